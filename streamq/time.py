@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from numbers import Integral
 from typing import Any, Final, Protocol
+from zoneinfo import available_timezones
 
 import numpy as np
 
@@ -53,6 +54,15 @@ _UNITS: Final = ("microseconds", "ms", "seconds", "minutes", "hours", "days", "w
 _SHORT: Final = ", ".join(unit for unit in _MICROSECONDS if len(unit) <= 3 and unit != "day")
 """The short forms of units, as messages list them."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
+
+
+def checked_zone(zone: Any, verb: str) -> str:
+    """Return the name of a time zone; raise TimeError for what is none."""
+    if isinstance(zone, str) and zone in available_timezones():
+        return zone
+    near = nearest(zone, sorted(available_timezones())) if isinstance(zone, str) else ""
+    hint = near or "Write a name of the tz database, such as 'Europe/Berlin' or 'UTC'."
+    raise TimeError(verb, "no such time zone", f"found {zone!r}", hint)
 
 
 def plain_integer(value: Any) -> Any:

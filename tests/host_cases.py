@@ -384,6 +384,46 @@ def own_aggregates(stays: Any) -> list[sq.Stream]:
     return [union([select(window(s)) for window in OWN_WINDOWS.values()]) for select in (modes, rises)]
 
 
+LOCAL = pa.schema(
+    [("kind", pa.string()), *((name, pa.timestamp("us")) for name in ("at", "til", "new_til"))]
+    + [("day", pa.date32()), ("k", pa.int64())]
+)
+CLOCKS = [
+    *(dt.datetime(2024, 3, 31, 1, 59) + n * dt.timedelta(minutes=20, seconds=1) for n in range(8)),
+    *(dt.datetime(2024, 10, 27, 1, 59) + n * dt.timedelta(minutes=20, seconds=1) for n in range(8)),
+    dt.datetime(1890, 1, 1), dt.datetime(1937, 7, 1, 0, 0, 10), dt.datetime(2011, 12, 30, 12),
+    dt.datetime(2050, 3, 27, 2, 30), dt.datetime(2050, 10, 30, 2, 30), dt.datetime(2300, 7, 1), dt.datetime(2999, 7, 1),
+]  # fmt: skip
+"""Local times, in Europe about a change of clocks that leaves an hour out, and about one that repeats an hour."""
+
+
+@case(
+    "local times of a zone",
+    {
+        "local": halves(
+            of_rows(
+                LOCAL,
+                *(("insert", at, at + dt.timedelta(hours=5), None, at.date(), n) for n, at in enumerate(CLOCKS)),
+                ("retract", CLOCKS[1], CLOCKS[1] + dt.timedelta(hours=5), CLOCKS[7], CLOCKS[1].date(), 1),
+            )
+        )
+    },
+)
+def local_times(local: Any) -> sq.Stream:
+    how: dict[str, Any] = {"progress": sq.generate("500000 days"), "invalid": "fail"}
+    physical = sq.physical(
+        local, start="at", end="til", new_end="new_til", zone="Europe/Rome", name="local physical", **how
+    )
+    return union(
+        [
+            sq.points(local, "at", zone="Europe/Berlin", name="local points", **how).select("k"),
+            sq.points(local, "day", zone="America/Havana", name="local days", **how).select("k"),
+            sq.intervals(local, "at", "til", zone="Europe/Paris", name="local intervals", **how).select("k"),
+            physical.select("k"),
+        ]
+    )
+
+
 ITEMS = pa.schema(
     [("kind", pa.string()), *((name, INSTANT) for name in ("start", "end", "new_end"))]
     + [("k", pa.string()), ("v", pa.int64())]

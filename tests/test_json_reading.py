@@ -96,7 +96,11 @@ def test_tables_and_text_are_names_too() -> None:
             TypeMismatch,
             "table 'trips': column 'fare' is of another type; found double instead of bigint. Cast it first.",
         ),
-        ({"trips": [1], "zones": ZONES}, SourceError, "table 'trips': not a DataFrame; found list. Give a Spark"),
+        (
+            {"trips": [1], "zones": ZONES},
+            SourceError,
+            "table 'trips': not a DataFrame; found list. Give a DataFrame of Spark",
+        ),
         (
             {"trips": TRIPS, "zones": fares()},
             PlanError,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
@@ -91,14 +92,20 @@ def test_names_that_clash(source: str) -> None:
 
 
 def test_what_is_no_table_is_told_what_to_do() -> None:
-    frame = pd.DataFrame({"t": [1], "k": ["a"]})
-    with pytest.raises(
-        SourceError, match="^signal: not a DataFrame; found pandas DataFrame. Give pyarrow.Table.from_p"
+    for rows, error in (
+        ([], "found list. Give a DataFrame of Spark, pandas or Polars, or an Arrow table"),
+        (pl.LazyFrame({"t": [1], "k": ["a"]}), r"found polars LazyFrame. Compute it first: frame.collect\(\)."),
+        (pl.Series([1]), None),
+        (pd.DataFrame({"t": [1], "k": ["a"], "o": [object()]}), None),
     ):
-        sq.signal(frame, "t", "k")
-    with pytest.raises(SourceError, match="^changes: not a DataFrame; found list. Give a Spark .* or a pyarrow Table"):
-        sq.changes([], "op", "t", "k")  # type: ignore[arg-type]
-    assert sq.signal(pa.Table.from_pandas(frame), "t", "k").columns == ["k"]
+        wrong = "not a DataFrame; " + error if error else f"no table of the {type(rows).__module__.split('.')[0]} "
+        with pytest.raises(SourceError, match=f"^signal: {wrong}"):
+            sq.signal(rows, "t", "k")
+    mixed = pd.DataFrame({"t": [1, 2], "k": ["a", 1]})
+    with pytest.raises(SourceError, match=r"^signal: no table of the pandas DataFrame; .* column k with type object"):
+        sq.signal(mixed, "t", "k")
+    with pytest.raises(AmbiguousColumn, match="^signal: column 't' twice in the pandas frame"):
+        sq.signal(pd.DataFrame([[1, 2, 3]], columns=["t", "k", "t"]), "t", "k")
 
 
 # in-process, over Arrow tables
@@ -174,6 +181,9 @@ def test_the_same_table_twice_is_one_source() -> None:
     assert answer(one.union(two.where(sq.col("v") > 1))) == [(1, 2, 1), (4, 5, 2), (4, 5, 2)]
 
 
+MONTHS = pa.month_day_nano_interval()
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -182,13 +192,16 @@ def test_the_same_table_twice_is_one_source() -> None:
             pa.table({"t": [1], "v": [None]}),
             "column 'v' has no type; all its values are NULL. Cast it, as table.column",
         ),
-        (pa.table({"t": [1], "v": pa.array([1], pa.uint64())}), "column 'v' is of a type .*; found uint64. Cast it"),
+        (
+            pa.table({"t": [1], "v": pa.array([None], MONTHS)}),
+            "column 'v' is of a type .*; found month_day_nano_interval",
+        ),
         (
             pa.table({"t": pa.array([2**60], pa.timestamp("s", "UTC"))}),
             r"column 't' does not fit timestamp\[us, tz=UTC\]; ",
         ),
     ],
-    ids=["twice", "null", "uint64", "far"],
+    ids=["twice", "null", "months", "far"],
 )
 def test_arrow_tables_that_cannot_be_taken(table: pa.Table, message: str) -> None:
     with pytest.raises(StreamqError, match=f"^points: {message}"):
@@ -226,11 +239,12 @@ def test_the_index_of_a_filtered_frame() -> None:
     frame = pd.DataFrame({"at": [1, 2, 3], "v": [1, 2, 3]})
     late = frame[frame["at"] > 1]
     with pytest.raises(
-        PlanError, match=r"points: the index of a pandas frame.*from_pandas\(df, preserve_index=False\)"
+        PlanError,
+        match=r"points: the index of a pandas frame, without a name.* The frame itself, instead of an Arrow table",
     ):
         sq.points(pa.Table.from_pandas(late), time="at")
-    assert answer(sq.points(pa.Table.from_pandas(late, preserve_index=False), time="at")) == [(2, 3, 2), (3, 4, 3)]
-    assert sq.points(pa.Table.from_pandas(late.rename_axis("row")), time="at").columns == ["v", "row"]
+    assert answer(sq.points(late, time="at")) == [(2, 3, 2), (3, 4, 3)]
+    assert sq.points(late.rename_axis("row"), time="at").columns == ["v", "row"]
     assert sq.points(pa.Table.from_pandas(late), time="__index_level_0__").columns == ["at", "v"]
 
 

@@ -213,7 +213,7 @@ class ExpansionVerbs(Verbs):
     ) -> Self:
         """Join each event with the rows of a static table that have equal ``on`` columns (NULL equals nothing).
 
-        ``table``: a batch DataFrame, an Arrow table, or ``sq.files(...)``. ``how``: "inner" or "left", which
+        ``table``: a batch DataFrame, rows that are offered as Arrow, or ``sq.files(...)``. ``how``: "inner" or "left", which
         keeps events without a match, with NULLs. ``suffixes[1]`` is appended to table columns whose names the stream has; a key
         column of one name on both sides is there once, as the stream's. Raises UnknownColumn, TypeMismatch, AmbiguousColumn,
         PlanError without a key, SourceError for a table that is streaming or none.

@@ -1,11 +1,11 @@
-"""Input tables of a query: batch or streaming DataFrames and Arrow tables, with their names, columns and Spark types."""
+"""Input tables of a query: DataFrames, connectors, and all that has rows as Arrow, with their names, columns and Spark types."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
@@ -15,10 +15,20 @@ from pyspark.sql.types import StructField, StructType
 
 from streamq.connectors.connector import Connector
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of
-from streamq.plan.schema import MICRO_BATCH, Field
+from streamq.plan.schema import MICRO_BATCH, UNNAMED_INDEX, Field
 from streamq.runtime.arrow.arrow_types import arrow_type
 
 _numbers = itertools.count(1)
+
+
+class ArrowStreamable(Protocol):
+    """Anything that offers its rows by Arrow's interface in C, as tables of Polars and pandas and relations of DuckDB do."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+Rows: TypeAlias = DataFrame | ArrowStreamable | pa.RecordBatch | Connector
+"""What a source reads: a Spark DataFrame, anything that has rows as Arrow, or a connector."""
 
 
 @dataclass(frozen=True)
@@ -35,29 +45,29 @@ class InputTable:
 
 
 def input_table(table: Any, verb: str) -> InputTable:
-    """Return a DataFrame, an Arrow table or a connector as an input of a query; Arrow columns get the types that queries use.
+    """Return rows as an input of a query; those that are offered as Arrow are read now, and get the types that queries use.
 
     Drops the column with the micro-batch's number, which a run with a late sink adds to its rows. Raises SourceError for a
-    value that is neither or has columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
+    value without rows or with columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
     """
     if isinstance(table, Connector):
         _check_once([field.name for field in table.fields], verb, table.title)
         return InputTable(table.fields, table, table.transport_columns, table.parts)
-    if isinstance(table, pa.Table):
-        names = table.column_names
+    in_memory = as_arrow(table, verb)
+    if in_memory is not None:
+        names = in_memory.column_names
         _check_once(names, verb, "table")
-        rows = with_spark_types(table.drop_columns(MICRO_BATCH) if MICRO_BATCH in names else table, verb)
+        rows = with_spark_types(in_memory.drop_columns(MICRO_BATCH) if MICRO_BATCH in names else in_memory, verb)
         return InputTable(table_fields(rows), rows)
-    if not all(hasattr(table, a) for a in ("schema", "select", "isStreaming")):
+    if not hasattr(table, "isStreaming"):
+        hint = "Give a DataFrame of Spark, pandas or Polars, or an Arrow table; for events written down use sq.events."
         kind = kind_of(table)
-        if kind == "pandas DataFrame":
-            hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
-        elif isinstance(table, str):
+        if isinstance(table, str):
             hint = f"Of files say sq.files({table!r})."
+        elif kind == "polars LazyFrame":
+            hint = "Compute it first: frame.collect()."
         elif kind == "Stream":
             hint = "It is a stream already: go on from it, as stream.where(...)."
-        else:
-            hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
         raise SourceError(verb, "not a DataFrame", f"found {kind}", hint)
     names = [f.name for f in table.schema.fields]
     _check_once(names, verb, "DataFrame")
@@ -65,8 +75,31 @@ def input_table(table: Any, verb: str) -> InputTable:
     return InputTable(tuple(Field(f.name, f.dataType) for f in frame.schema.fields), frame)
 
 
+def as_arrow(rows: Any, verb: str) -> pa.Table | None:
+    """Return rows that are offered as Arrow, or are of pandas, as a table, read to their end; None for others, as Spark's.
+
+    The index of a pandas frame is a column if it has a name, else it is left out. Raises SourceError, worded for ``verb``, for a
+    single column, and for values that Arrow has no type for, such as those of a column of objects that mixes types.
+    """
+    if isinstance(rows, pa.Table):
+        return rows
+    if hasattr(rows, "isStreaming") or not (hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch)):
+        return None
+    import pandas as pd
+
+    try:
+        if not isinstance(rows, pd.DataFrame):
+            return pa.table(rows)
+        _check_once([str(name) for name in rows.columns], verb, "pandas frame")
+        table = pa.Table.from_pandas(rows, preserve_index=True).replace_schema_metadata()
+        return table.drop_columns([name for name in table.column_names if UNNAMED_INDEX.fullmatch(name)])
+    except pa.ArrowException as error:
+        reason = "; ".join(map(str, error.args)) or type(error).__name__
+        raise SourceError(verb, f"no table of the {kind_of(rows)}", reason.splitlines()[0]) from error
+
+
 def static_table(table: Any, verb: str = "join_table") -> InputTable:
-    """Return a table that does not grow; raise SourceError for anything but a batch DataFrame or an Arrow table."""
+    """Return a table that does not grow; raise SourceError for one that does, and for what is no table."""
     static = input_table(table, verb)
     if getattr(static.rows, "isStreaming", False):
         raise SourceError(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...).")
@@ -95,7 +128,7 @@ def table_fields(table: pa.Table) -> tuple[Field, ...]:
 
 
 def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
-    """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
+    """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC, signed integers.
 
     A table that has these types already is returned unchanged. Raises SourceError for a column without a type, of a type that
     Spark does not have, or with values that do not fit the new type, such as times that are finer than a microsecond.
@@ -104,8 +137,12 @@ def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
         to = _spark_type(field, verb)
         if to != field.type:
             try:
-                table = table.set_column(i, pa.field(field.name, to), table.column(i).cast(to))
-            except pa.ArrowInvalid as error:
+                column = table.column(i)
+                if pa.types.is_dictionary(field.type):
+                    # a dictionary of string views, as of a category of Polars, is not cast as a whole
+                    column = pa.chunked_array([c.dictionary.cast(to).take(c.indices) for c in column.chunks], to)
+                table = table.set_column(i, pa.field(field.name, to), column.cast(to))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 wrong = f"column {field.name!r} does not fit {to}"
                 hint = (
                     "Round it to microseconds first, in pandas by .dt.floor('us')." if "[ns" in str(field.type) else ""
@@ -123,7 +160,7 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
         hint = "Cast it, as table.column(...).cast('string')."
         raise SourceError(verb, f"column {field.name!r} has no type", "all its values are NULL", hint)
     try:
-        return arrow_type(from_arrow_type(field.type, prefer_timestamp_ntz=True))
+        return arrow_type(from_arrow_type(signed_type(field.type), prefer_timestamp_ntz=True))
     except (PySparkTypeError, ValueError) as error:
         # of a decimal with more than 38 digits, Arrow says so by a ValueError
         wrong = f"column {field.name!r} is of a type that Spark does not have"
@@ -131,6 +168,32 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
     except NeedsSpark:
         # a type that only Spark supports stays: in-process, an expression that reads the column raises
         return field.type
+
+
+_SIGNED: Mapping[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+"""The types of Arrow that Spark lacks, and those that hold their values, as Spark reads them from Parquet."""
+
+
+def signed_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type that Spark has for an Arrow type, which may be, or contain, unsigned integers, views or dictionaries."""
+    if pa.types.is_dictionary(kind):
+        return signed_type(kind.value_type)
+    if pa.types.is_map(kind):
+        return pa.map_(signed_type(kind.key_type), signed_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(signed_type(field.type)) for field in kind])
+    if hasattr(kind, "value_field"):
+        return pa.list_(kind.value_field.with_type(signed_type(kind.value_type)))
+    return _SIGNED.get(kind, kind)
 
 
 def as_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:

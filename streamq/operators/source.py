@@ -24,7 +24,7 @@ from streamq.runtime.deltas import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
 from streamq.runtime.time.consistency import AlignAt
-from streamq.time import INFINITY, INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, TIMESTAMP, checked_zone
 
 AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
 AS_KIND = "it says what a row is, and is no part of an event"
@@ -52,7 +52,10 @@ class Ingress:
 
 
 class Source(Operator):
-    """A leaf that reads the rows of ``table`` as events; ``columns`` are all columns of the table, in order."""
+    """A leaf that reads the rows of ``table`` as events; ``columns`` are all columns of the table, in order.
+
+    ``zone``: the time zone of times that have none, None for UTC.
+    """
 
     table: str
     columns: tuple[Field, ...]
@@ -60,11 +63,17 @@ class Source(Operator):
     ids: tuple[str, ...] = ()
     order_by: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    zone: str | None = None
 
     @property
     @abstractmethod
     def roles(self) -> dict[str, str]:
         """The columns that hold times and kinds instead of payload, each with the expression that reads it in a query."""
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns that hold starts and ends."""
+        return tuple(name for name, meaning in self.roles.items() if meaning in (AS_START, AS_END))
 
     @property
     def consumed(self) -> dict[str, str]:
@@ -84,7 +93,7 @@ class Source(Operator):
     def item_rules(self) -> ItemRules:
         """The rules by which rows of the table become items; first, those whose values a connector could not decode are none."""
         refused = RowRefusal(Col(MALFORMED).is_not_null(), Lit("malformed value"))
-        return ItemRules(self.columns, [*([refused] if self.has_malformed else []), *self.define_items()])
+        return ItemRules(self.columns, [*([refused] if self.has_malformed else []), *self.define_items()], self.zone)
 
     @property
     def has_malformed(self) -> bool:
@@ -167,6 +176,10 @@ class Source(Operator):
     def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
         return expected.rows_a_tick(self.shown_name(), self.schema.axis)
 
+    def shown_beside(self) -> str:
+        """Return the columns beside the events, and the zone, as explain shows them after other arguments."""
+        return shown_columns("beside", self.beside) + ("" if self.zone is None else f", zone={self.zone}")
+
     def shown_name(self) -> str:
         """The table's name as explain and messages show it."""
         return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
@@ -197,7 +210,7 @@ class InsertSource(Source):
 
     def shown_ids(self) -> str:
         """Return the ids, and the columns beside the events, as explain shows them."""
-        return shown_columns("id", self.ids) + shown_columns("beside", self.beside)
+        return shown_columns("id", self.ids) + self.shown_beside()
 
 
 def shown_columns(argument: str, names: Sequence[str]) -> str:
@@ -230,9 +243,17 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     """Return the schema of a source's stream; raise if a payload column has a name of the lifetime's.
 
-    Also raises if an id, or a column that the progress policy reads, does not exist or has values that cannot be compared.
+    Also raises if an id, or a column that the progress policy reads, does not exist or has values that cannot be compared; for a
+    zone that does not exist, and for times that have one.
     """
     check_names([f.name for f in node.payload], verb)
+    if node.zone is not None:
+        checked_zone(node.zone, verb)
+        for name in node.time_columns:
+            kind = Schema(node.columns, axis).type_of(name)
+            if not isinstance(kind, t.TimestampNTZType | t.DateType):
+                wrong = f"zone={node.zone!r} is for times without a zone"
+                raise TypeMismatch(verb, wrong, f"column {name!r} is {kind.simpleString()}", "Leave zone out.")
     schema = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
         check_key(schema.require(name, verb), name, verb, "match")

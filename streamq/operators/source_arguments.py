@@ -27,6 +27,7 @@ from streamq.plan.lowering import text_literal, to_sql
 from streamq.plan.node import INLINE
 from streamq.plan.schema import Field, Schema, check_key, check_names, quote
 from streamq.progress_policies import GeneratedCtis, ProgressArgument, by_parts, explicit, generate, verbs
+from streamq.runtime.arrow.arrow_casts import local_ticks
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.deltas import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import DROP, LATE_POLICIES, LatePolicy
@@ -51,11 +52,12 @@ _COLUMNS = tuple(
 class SourceItems(ABC, Generic[C]):
     """The items of a table: ``columns`` beside the payload, and a ``reason``, NULL for events.
 
-    ``schema`` has the columns that expressions read.
+    ``schema`` has the columns that expressions read. ``zone``: the time zone of times that have none, None for UTC.
     """
 
-    def __init__(self, schema: Schema):
+    def __init__(self, schema: Schema, zone: str | None):
         self.schema = schema
+        self.zone = zone
         self.columns: dict[str, C] = {}
 
     @abstractmethod
@@ -122,8 +124,8 @@ def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple
 class SqlItems(SourceItems[str]):
     """The items of a DataFrame, as SQL over the columns of its table."""
 
-    def __init__(self, schema: Schema):
-        super().__init__(schema)
+    def __init__(self, schema: Schema, zone: str | None):
+        super().__init__(schema, zone)
         self._refusals: list[tuple[str, str]] = []
 
     def evaluated(self, expr: Expr) -> str:
@@ -132,6 +134,8 @@ class SqlItems(SourceItems[str]):
     def ticks(self, name: str, missing: int | None) -> str:
         """Return a time column of the table in ticks, with ``missing`` (None: NULL) for NULL."""
         ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
+        if self.zone is not None:
+            ticks = f"unix_micros(to_utc_timestamp(timestamp_micros({ticks}), '{self.zone}'))"
         return ticks if missing is None else f"coalesce({ticks}, {missing}L)"
 
     def refuse(self, is_wrong: Expr, why: Expr) -> None:
@@ -192,8 +196,8 @@ class TableArrays(dict[str, pa.Array]):
 class ArrowItems(SourceItems[pa.Array]):
     """The items of an Arrow table."""
 
-    def __init__(self, schema: Schema, table: pa.Table):
-        super().__init__(schema)
+    def __init__(self, schema: Schema, zone: str | None, table: pa.Table):
+        super().__init__(schema, zone)
         self.table = table
         self.arrays = ChainMap(self.columns, TableArrays(table))
         self.reason: Any = pa.nulls(table.num_rows, pa.string())
@@ -213,6 +217,8 @@ class ArrowItems(SourceItems[pa.Array]):
             wrong = f"column {name!r} of type {column.type} in-process"
             raise NeedsSpark("source", wrong, "", "Use integers or timestamps.")
         ticks = column.cast(pa.int64())
+        if self.zone is not None:
+            ticks = local_ticks(ticks, self.zone)
         return ticks if missing is None else pc.fill_null(ticks, missing)
 
     def refuse(self, is_wrong: Expr, why: Expr) -> None:
@@ -242,24 +248,25 @@ class ArrowItems(SourceItems[pa.Array]):
 
 
 class ItemRules:
-    """The rules of a source over a table with the columns ``fields``, in order."""
+    """The rules of a source over a table with the columns ``fields``, in order, whose times without a zone are of ``zone``."""
 
-    def __init__(self, fields: tuple[Field, ...], rules: Iterable[ItemRule]):
+    def __init__(self, fields: tuple[Field, ...], rules: Iterable[ItemRule], zone: str | None = None):
+        self.zone = zone
         self.schema = Schema((*fields, *_COLUMNS), "integer")
         self.rules = tuple(rules)
 
     @property
     def is_exact(self) -> bool:
         """True if Arrow makes the items as Spark does."""
-        return self._applied(ComparedItems(self.schema)).is_exact
+        return self._applied(ComparedItems(self.schema, self.zone)).is_exact
 
     def in_sql(self) -> SqlItems:
         """Return the items of a DataFrame that has the table's columns."""
-        return self._applied(SqlItems(self.schema))
+        return self._applied(SqlItems(self.schema, self.zone))
 
     def in_arrow(self, table: pa.Table) -> ArrowItems:
         """Return the items of an Arrow table."""
-        return self._applied(ArrowItems(self.schema, table))
+        return self._applied(ArrowItems(self.schema, self.zone, table))
 
     def _applied(self, items: I) -> I:
         """Apply all rules to the items, in order, and return them."""

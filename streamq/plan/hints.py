@@ -159,7 +159,7 @@ OF_MODULE = {
             "read_json scan_ndjson read_ndjson"),
     **_entries('sq.points(t, time="ts")',
             "from_arrow from_dataframe from_polars createDataFrame DataFrame LazyFrame Table from_table from_data_stream source"),
-    **_entries('sq.points(pyarrow.Table.from_pandas(df, preserve_index=False), time="ts")', "from_pandas"),
+    **_entries('sq.points(df, time="ts")', "from_pandas"),
     **_entries('sq.events([(1, 5, {"k": "a", "v": 3})])',
             "from_dict from_dicts from_records from_rows from_list from_elements from_collection fromElements fromCollection"),
     **_entries('s.where(sq.col("v") > 0).select("k", "v")', "sql sql_query execute_sql sqlQuery SQLContext",

@@ -107,6 +107,9 @@ POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
 RESERVED = ("start", "end")
 """Names that a payload column may not have, because they are the lifetime's in results."""
 
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+"""The name that a pandas index without a name has as a column of an Arrow table."""
+
 MICRO_BATCH = "streamq_batch"
 """The column that Spark reads from the folder names of a run with a late sink, one folder a micro-batch; it is no payload."""
 
@@ -253,9 +256,9 @@ def check_names(names: Iterable[Any], verb: str) -> None:
             wrong = f"a payload column called {name!r}"
             hint = "Rename it: folders of micro-batches are called that where a late sink is written."
             raise PlanError(verb, wrong, "", hint)
-        if re.fullmatch(r"__index_level_\d+__", name):
+        if UNNAMED_INDEX.fullmatch(name):
             # it is not left out: an index may hold the time, and nothing goes unsaid
-            hint = "pyarrow.Table.from_pandas(df, preserve_index=False) leaves it out; df.rename_axis('name') makes it a column."
+            hint = "The frame itself, instead of an Arrow table, goes without it; df.rename_axis('name') makes it a column."
             raise PlanError(verb, "the index of a pandas frame, without a name", f"found {name!r}", hint)
         if name.startswith("__"):
             raise PlanError(

@@ -17,10 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid, check_word
-from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, TypeMismatch, check_keywords, column_names
 from streamq.functions.text import CONCAT, LOWER
-from streamq.operators.input_table import input_table, source_name
+from streamq.operators.input_table import Rows, input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_KIND,
@@ -188,6 +187,7 @@ class Edges(EdgeSource):
 
     order_by: tuple[str, ...] = field(default=(), metadata=ADDED)
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    zone: str | None = field(default=None, metadata=ADDED)
 
     title = "edges"
     mover = "start"
@@ -215,8 +215,9 @@ class Edges(EdgeSource):
     def detail(self) -> str:
         marks = f"edge={self.edge} ({self.open!r}/{self.close!r})"
         columns = shown_columns("key", self.key) + shown_columns("order_by", self.order_by)
-        aside = shown_columns("beside", self.beside)
-        return f"{self.shown_name()}, time={self.time}, {marks}{columns}, payload={self.payload_from}{aside}"
+        return (
+            f"{self.shown_name()}, time={self.time}, {marks}{columns}, payload={self.payload_from}{self.shown_beside()}"
+        )
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le``, the instant, and ``__opens``, true for a start and false for an end; refuse rows that are neither."""
@@ -231,7 +232,7 @@ class Edges(EdgeSource):
 
 @check_keywords
 def edges(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     time: str,
     *,
     edge: str,
@@ -241,6 +242,7 @@ def edges(
     payload: str = "start",
     order_by: str | Sequence[str] = (),
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -291,6 +293,7 @@ def edges(
         policy=policy,
         order_by=order_columns(order_by, table.columns, (time, edge), "edges"),
         beside=aside,
+        zone=zone,
     )
     return Stream(source, {source.table: table.rows})
 
@@ -328,6 +331,7 @@ class Changes(EdgeSource):
     policy: SourcePolicy = SourcePolicy()
     order_by: tuple[str, ...] = field(default=(), metadata=ADDED)
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    zone: str | None = field(default=None, metadata=ADDED)
 
     title = "changes"
     mover = "version"
@@ -353,7 +357,7 @@ class Changes(EdgeSource):
 
     def detail(self) -> str:
         columns = shown_columns("key", self.key) + shown_columns("order_by", self.order_by)
-        return f"{self.shown_name()}, op={self.op}, time={self.time}{columns}{shown_columns('beside', self.beside)}"
+        return f"{self.shown_name()}, op={self.op}, time={self.time}{columns}{self.shown_beside()}"
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le``, the instant, and ``__opens``, true for a version and false for a delete; refuse other operations."""
@@ -381,13 +385,14 @@ class Changes(EdgeSource):
 
 @check_keywords
 def changes(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     op: str,
     time: str,
     key: str | Sequence[str],
     *,
     order_by: str | Sequence[str] = (),
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -444,5 +449,6 @@ def changes(
         policy=policy,
         order_by=order_columns(order_by, table.columns, (time, op), "changes"),
         beside=beside_columns(beside, table, (time, op, *keys), "changes"),
+        zone=zone,
     )
     return Stream(source, {source.table: table.rows})

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-
-from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, check_keywords
-from streamq.operators.input_table import input_table, source_name
+from streamq.operators.input_table import Rows, input_table, source_name
 from streamq.operators.source import AS_END, AS_START, InsertSource, axis_of, source_schema
 from streamq.operators.source_arguments import (
     ItemRule,
@@ -46,6 +42,7 @@ class Points(InsertSource):
     policy: SourcePolicy = SourcePolicy()
     ids: tuple[str, ...] = field(default=(), metadata=ADDED)
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    zone: str | None = field(default=None, metadata=ADDED)
 
     title = "points"
 
@@ -76,11 +73,12 @@ class Points(InsertSource):
 
 @check_keywords
 def points(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     time: str,
     *,
     id: str | Sequence[str] | None = None,
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -88,9 +86,12 @@ def points(
 ) -> Stream:
     """Read each row of ``df`` as a point: an event that lasts one tick, at the instant in column ``time``.
 
-    ``df`` is a DataFrame, batch or streaming, a ``pyarrow.Table``, ``sq.files(...)`` or ``sq.kafka(...)``; a query without
+    ``df`` is a DataFrame of Spark's, batch or streaming, a connector such as ``sq.files(...)``, or anything that offers its rows
+    as Arrow: Arrow tables, frames of pandas and Polars, relations of DuckDB, which are read now. A query without Spark's
     DataFrames runs in-process, without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks
-    are microseconds; without a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``.
+    are microseconds), a date or an integer. It is consumed: expressions read it as ``sq.start()``. ``zone``, as
+    "Europe/Berlin", is the time zone of timestamps without one, and of dates, which are else in UTC: of a time that clocks show
+    twice it is the first, and one that they leave out is read as if they had not been changed yet.
     ``progress`` is ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is
     the policy for items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time:
     "fail" (default in batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is
@@ -124,19 +125,20 @@ def points(
     )
     ids = id_columns(id, table.columns, (time,), "points")
     aside = beside_columns(beside, table, (time, *ids), "points")
-    source = Points(source_name(name), table.columns, time, policy, ids, aside)
+    source = Points(source_name(name), table.columns, time, policy, ids, aside, zone)
     return Stream(source, {source.table: table.rows})
 
 
 @check_keywords
 def signal(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     time: str,
     key: str | Sequence[str],
     *,
     order_by: str | Sequence[str] = (),
     id: str | Sequence[str] | None = None,
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -165,7 +167,7 @@ def signal(
     ids = id_columns(id, table.columns, (time,), "signal")
     aside = beside_columns(beside, table, (time, *keys, *ids), "signal")
     order = order_columns(order_by, table.columns, (time, *aside), "signal")
-    source = Points(source_name(name), table.columns, time, policy, ids, aside)
+    source = Points(source_name(name), table.columns, time, policy, ids, aside, zone)
     return Stream(source, {source.table: table.rows}).to_signal(keys, order_by=order)
 
 
@@ -183,6 +185,7 @@ class Intervals(InsertSource):
     policy: SourcePolicy = SourcePolicy()
     ids: tuple[str, ...] = field(default=(), metadata=ADDED)
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    zone: str | None = field(default=None, metadata=ADDED)
 
     title = "intervals"
 
@@ -219,12 +222,13 @@ class Intervals(InsertSource):
 
 @check_keywords
 def intervals(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     start: str,
     end: str,
     *,
     id: str | Sequence[str] | None = None,
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -246,5 +250,5 @@ def intervals(
     )
     ids = id_columns(id, table.columns, (start, end), "intervals")
     aside = beside_columns(beside, table, (start, end, *ids), "intervals")
-    source = Intervals(source_name(name), table.columns, start, end, policy, ids, aside)
+    source = Intervals(source_name(name), table.columns, start, end, policy, ids, aside, zone)
     return Stream(source, {source.table: table.rows})

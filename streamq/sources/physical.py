@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from streamq.choices import Invalid
-from streamq.connectors.connector import Connector
 from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.functions.text import LOWER
-from streamq.operators.input_table import input_table, source_name
+from streamq.operators.input_table import Rows, input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
@@ -26,7 +25,6 @@ from streamq.operators.source import (
     Source,
     axis_of,
     check_starts,
-    shown_columns,
     source_schema,
     without_bad,
     without_refused,
@@ -79,6 +77,7 @@ class Physical(Source):
     id: str | None = None
     policy: SourcePolicy = SourcePolicy(progress=ExplicitCtis())
     beside: tuple[str, ...] = field(default=(), metadata=ADDED)
+    zone: str | None = field(default=None, metadata=ADDED)
     sent: str | None = field(default=None, metadata=ADDED)
     as_of: int | None = field(default=None, metadata=ADDED)
 
@@ -132,7 +131,7 @@ class Physical(Source):
         times = f"start={self.start}, end={self.end}, new_end={self.new_end}"
         id = f", id={self.id}" if self.id else ""
         as_of = "" if self.as_of is None else f", {self.sent} up to {show_ticks(self.as_of, TIMESTAMP)}"
-        return f"{self.shown_name()}, kind={self.kind}, {times}{id}{shown_columns('beside', self.beside)}{as_of}"
+        return f"{self.shown_name()}, kind={self.kind}, {times}{id}{self.shown_beside()}{as_of}"
 
     def define_items(self) -> Iterable[ItemRule]:
         """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order."""
@@ -210,7 +209,7 @@ class Physical(Source):
 
 @check_keywords
 def physical(
-    df: DataFrame | pa.Table | Connector,
+    df: Rows,
     *,
     kind: str = "kind",
     start: str = "start",
@@ -220,6 +219,7 @@ def physical(
     sent: str | None = None,
     as_of: datetime | None = None,
     beside: str | Sequence[str] = (),
+    zone: str | None = None,
     name: str | None = None,
     progress: ProgressArgument | None = None,
     late: str = "drop",
@@ -265,7 +265,7 @@ def physical(
     aside = beside_columns(beside, table, consumed, "physical")
     times = (kind, start, end, new_end)
     source = Physical(
-        source_name(name), table.columns, *times, id=id, policy=policy, beside=aside, sent=stamp, as_of=until
+        source_name(name), table.columns, *times, id=id, policy=policy, beside=aside, zone=zone, sent=stamp, as_of=until
     )
     return Stream(source, {source.table: table.rows})
 

@@ -19,7 +19,6 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError
 from streamq.operators import Source
-from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
@@ -309,7 +308,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     A column that a row lacks is NULL; dates lose their time of day. Raises PlanError for payloads that their column cannot hold,
     and for integer times; other times raise Arrow's own error.
     """
-    times = time_columns(source)
+    times = source.time_columns
 
     def column(f: Field) -> pa.Array:
         """Return the rows' values in a column; raise PlanError if it cannot hold them."""
@@ -330,12 +329,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table([column(f) for f in source.columns], names=[f.name for f in source.columns])
 
 
-def time_columns(source: Source) -> tuple[str, ...]:
-    """Return the names of the source's columns that hold instants."""
-    return tuple(name for name, meaning in source.consumed.items() if meaning in (AS_START, AS_END))
-
-
 def tick(source: Source) -> int:
     """Return the resolution of the source's time columns, in ticks: a day for dates, else 1."""
     kinds = {f.name: f.type for f in source.columns}
-    return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in time_columns(source))
+    return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in source.time_columns)

@@ -19,7 +19,7 @@ from streamq.plan.schema import Field
 from streamq.progress_policies import ExplicitCtis
 from streamq.runtime.deltas import CTI
 from streamq.sources.insert_only import Intervals
-from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
+from streamq.testing.arrival import brings_start, is_event, start_of
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.progress_policies import Promises, clock_ctis, micro_batches, source_reaches, timeless
@@ -143,7 +143,7 @@ def _with_intervals(source: Source) -> Source:
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
     names = [f.name for f in source.payload]
     start, end = _unused("start", names), _unused("end", names)
-    time = next(f.type for f in source.columns if f.name == time_columns(source)[0])
+    time = next(f.type for f in source.columns if f.name == source.time_columns[0])
     columns = (Field(start, time), Field(end, time), *source.payload)
     return Intervals(source.table, columns, start, end, policy=SourcePolicy(progress=ExplicitCtis()))
 

@@ -182,7 +182,7 @@ def cases_of(
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
     """
-    plan, names = number_sources(plan)
+    plan, names = number_sources(without_zones(plan))
     _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     query_scale = scale(plan)
@@ -191,6 +191,15 @@ def cases_of(
     used = replace(uses(plan), may_overflow=may_fail)
     may_lack = any(_has_rows_of_one(node) for node in nodes(plan))
     return _cases_of(plan, intent, tables, intents or {}, calls, query_scale, near(plan), used, may_lack)
+
+
+def without_zones(plan: Node) -> Node:
+    """Return a plan whose sources read times in UTC, in which they are drawn: in other zones an hour may be there twice."""
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        return replace(node, zone=None) if isinstance(node, Source) and node.zone else node.with_children(inputs)
+
+    return fold(plan, visit)
 
 
 @st.composite

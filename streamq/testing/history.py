@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +20,7 @@ from streamq import html
 from streamq.choices import OutputForm
 from streamq.errors import InvalidEvent, SourceError, check_keywords
 from streamq.html import shortened_value, with_escapes
+from streamq.operators.input_table import as_arrow
 from streamq.runtime.deltas import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.sources.insert_only import intervals
 from streamq.sources.physical import physical
@@ -31,6 +31,8 @@ from streamq.testing.recorded import KINDS
 from streamq.time import INFINITY, INTEGER, show_ticks
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     History: TypeAlias = pa.Table | pd.DataFrame
     """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
 
@@ -38,16 +40,12 @@ if TYPE_CHECKING:
 
 
 def answer_table(rows: Any, verb: str) -> pa.Table:
-    """Return an answer as an Arrow table: one itself, a pandas frame without its index, or what offers an Arrow stream.
+    """Return an answer as an Arrow table: one itself, a pandas frame, or what offers an Arrow stream.
 
     Raises SourceError, worded for ``verb``, for any other object; for a query the error tells how to get its answer.
     """
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pd.DataFrame):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if hasattr(rows, "__arrow_c_stream__"):
-        return pa.table(rows)
+    if (table := as_arrow(rows, verb)) is not None:
+        return table
     hint = "Fold physical rows with t.fold_physical(rows), or write a table with t.table(columns, rows)."
     ways = ("to_arrow", "toArrow")
     if any(way in dir(rows) for way in ways):

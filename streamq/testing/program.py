@@ -429,6 +429,7 @@ def source_text(node: Source, table: str, variables: Mapping[str, str]) -> str:
     axis, policy = node.schema.axis, node.policy
     head, own = room_of_source(node).written(node)
     arguments = [table, *own]
+    arguments += [] if node.zone is None else [f"zone={string(node.zone)}"]
     arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
     leader = policy.progress.leader
     if leader is not None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamq.errors import SourceError
+from streamq.operators.input_table import as_arrow
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.storage.raw_files import logged_files
 from streamq.runtime.deltas import CTI, INSERT, RETRACT
@@ -166,18 +166,13 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
     if isinstance(rows, str | Path):
         table, batch = read_folder(Path(rows), names.batch is None, verb)
         return _named(table), replace(names, batch=names.batch or batch), False
-    if isinstance(rows, pd.DataFrame):
-        try:
-            return _named(pa.Table.from_pandas(rows, preserve_index=False)), names, True
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise SourceError(verb, "a column mixes types", str(error).splitlines()[0]) from error
     if hasattr(rows, "isStreaming"):
         if rows.isStreaming:
             hint = "Read the folder of its sink."
             raise SourceError(verb, "a streaming DataFrame", "it has no rows yet", hint)
         return _named(rows.toArrow()), names, False
-    if hasattr(rows, "__arrow_c_stream__"):
-        return _named(pa.table(rows)), names, True
+    if (table := as_arrow(rows, verb)) is not None:
+        return _named(table), names, True
     if isinstance(rows, Iterable):
         return _listed(rows, verb), names, True
     hint = "Give a pandas or Arrow table, rows as dicts, items of sq.events, a Spark DataFrame or a folder of Parquet."

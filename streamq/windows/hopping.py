@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,17 @@ from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges,
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import ToCome
 from streamq.runtime.time.endpoints import Bound
-from streamq.time import FIRST_INSTANT, INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, Grid, show_duration, ticks
+from streamq.time import (
+    FIRST_INSTANT,
+    INFINITY,
+    MINUS_INFINITY,
+    TIMESTAMP,
+    Duration,
+    Grid,
+    checked_zone,
+    show_duration,
+    ticks,
+)
 from streamq.windows.batch_events import (
     ENDS,
     INDEX,
@@ -227,11 +237,7 @@ class Calendar(Window):
             hint = "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
             wrong = "not a period of the calendar"
             raise TimeError("calendar_window", wrong, f"found {period!r}", near or hint)
-        if not isinstance(zone, str) or zone not in available_timezones():
-            near = nearest(zone, sorted(available_timezones())) if isinstance(zone, str) else ""
-            hint = near or "Write a name of the tz database, such as 'Europe/Berlin' or 'UTC'."
-            raise TimeError("calendar_window", "no such time zone", f"found {zone!r}", hint)
-        return cls(n, unit, zone)
+        return cls(n, unit, checked_zone(zone, "calendar_window"))
 
     @property
     def _is_daily(self) -> bool:

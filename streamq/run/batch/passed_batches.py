@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import PlanError, SourceError, kind_of, unknown_column
 from streamq.operators import Source
-from streamq.operators.input_table import input_table
+from streamq.operators.input_table import as_arrow, input_table
 from streamq.plan.node import Node, nodes
 from streamq.run.batch.answers import is_dataframe, read_connectors
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -59,22 +59,18 @@ def _rows_by_name(names: list[str], rows: Any, verb: str) -> Mapping[str, Any]:
 
 def _rows_of_reader(reader: Node, name: str, rows: Any, verb: str) -> pa.Table:
     """Return rows in memory, with the columns that a source reads, of their types; those of a static table as they are."""
-    import pandas as pd
-
-    if isinstance(rows, pd.DataFrame):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
     if is_dataframe(rows):
         if rows.isStreaming:
             hint = "Pass rows that were read as a batch, by spark.read, or recorded by run.sample()."
             raise PlanError(verb, "a streaming DataFrame has no rows yet", f"source {name}", hint)
         rows = rows.toArrow()
-    if not isinstance(rows, pa.Table):
+    if (in_memory := as_arrow(rows, verb)) is None:
         columns = (
             ", ".join(column.name for column in reader.columns) if isinstance(reader, Source) else "those of the table"
         )
-        hint = f"Pass a pyarrow Table, a pandas or a batch DataFrame with its columns: {columns}."
+        hint = f"Pass an Arrow table, or a DataFrame, with its columns: {columns}."
         raise SourceError(verb, f"the rows of source {name} are no table", f"found {kind_of(rows)}", hint)
-    table: pa.Table = input_table(rows, verb).rows
+    table: pa.Table = input_table(in_memory, verb).rows
     if not isinstance(reader, Source):
         return table
     typed: dict[str, pa.ChunkedArray] = {}

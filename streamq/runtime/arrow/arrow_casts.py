@@ -6,13 +6,16 @@ timestamp.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
@@ -113,6 +116,36 @@ def _cast_function(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType
         case (t.DoubleType(), t.TimestampType()):
             return _fraction
     return None
+
+
+LAST_RULES = 66 * 365 * DAY
+"""About 2036: Arrow knows no change of clocks beyond 2037."""
+
+REPEATING = 130 * 365 * DAY
+"""About 2100, from when on clocks change by rules, and no longer by decrees that were announced."""
+
+CYCLE = 146_097 * DAY
+"""The 400 years after which days of the week and of the month repeat."""
+
+
+def local_ticks(ticks: pa.Array, zone: str) -> pa.Array:
+    """Return the instants of local times of a time zone, both in microseconds, the latter as if they were in UTC.
+
+    A time that clocks show twice is the first one, and of one that they leave out the clocks have not been changed yet, as in
+    Java and in Python: both are read by the offset before the change.
+    """
+    local = ticks.cast(pa.timestamp("us"))
+    instant = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+    # of a time that is left out it is the last instant before, so that only its offset counts
+    offset = to_numpy(pc.local_timestamp(instant)) - to_numpy(instant)
+    values, there = to_numpy(ticks), ZoneInfo(zone)
+    for row in np.flatnonzero(values > LAST_RULES):
+        since = int(values[row])
+        if since > REPEATING + CYCLE:
+            since = (since - REPEATING) % CYCLE + REPEATING
+        clock = (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=since)).replace(tzinfo=there)
+        offset[row] = (clock.utcoffset() or dt.timedelta()) // dt.timedelta(microseconds=1)
+    return pa.array(values - offset, mask=is_null(ticks))
 
 
 def _text(text: str, to: DataType) -> str:

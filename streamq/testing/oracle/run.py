@@ -19,15 +19,15 @@ from streamq.choices import Invalid
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError
 from streamq.operators import JoinTable, Source
+from streamq.operators.input_table import as_arrow
 from streamq.plan.expr import Call, Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.runtime.state.baskets import TimeBinSizes
-from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.python_functions import PythonFunctions, evaluated, sets_aside
-from streamq.testing.oracle.values import keys, listed, own_keys, payload, ticks, to_duckdb
+from streamq.testing.oracle.values import keys, listed, own_keys, payload, to_duckdb, zoned_ticks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.user_code.udf import UserFunction
 
@@ -254,14 +254,15 @@ class Run:
     def _source_rows(self, node: Source) -> pa.Table:
         """Return a source's rows in the form of :meth:`source`; raise SourceError for a missing column, KeyError for no table."""
         rows = self.tables[node.table]
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
+        table: Any = as_arrow(rows, "oracle")
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
         for i, f in enumerate(node.columns):
             if f.name not in table.column_names:
                 there = ", ".join(table.column_names)
                 raise SourceError("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}")
             column = table[f.name]
-            columns[f"x{i}"] = ticks(column) if f.name in time_columns(node) else to_duckdb(column, f.type)
+            is_time = f.name in node.time_columns
+            columns[f"x{i}"] = zoned_ticks(column, node.zone) if is_time else to_duckdb(column, f.type)
         return pa.table(columns)
 
     def static(self, node: JoinTable) -> str:
@@ -270,7 +271,7 @@ class Run:
         It is registered anew on each call. Raises KeyError for a missing table or column.
         """
         rows = self.tables[node.table]
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
+        table: Any = as_arrow(rows, "oracle")
         columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}
         return self.registered(pa.table(columns))
 

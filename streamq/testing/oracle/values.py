@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -117,6 +118,18 @@ def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_date(kind):
         return pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
     return column.cast(pa.int64())
+
+
+def zoned_ticks(column: pa.Array | pa.ChunkedArray, zone: str | None) -> pa.Array | pa.ChunkedArray:
+    """Convert times to ticks; local times of a zone by the clocks there, before these change where a change makes it unclear."""
+    if zone is None:
+        return ticks(column)
+    there, epoch = ZoneInfo(zone), dt.datetime(1970, 1, 1)
+    offsets: list[int] = []
+    for instant in ticks(column).fill_null(0).to_pylist():
+        clock = (epoch + dt.timedelta(microseconds=instant)).replace(tzinfo=there, fold=0)
+        offsets.append((clock.utcoffset() or dt.timedelta()) // dt.timedelta(microseconds=1))
+    return pc.subtract(ticks(column), pa.array(offsets, pa.int64()))
 
 
 def to_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
