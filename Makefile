@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml requirements/test.txt scripts/bootstrap.sh
 java: $(STAMP)
 	@bash scripts/java.sh $(PY)
 	@bash scripts/kafka.sh $(VENV)
+	@bash scripts/postgres.sh $(PY)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

@@ -22,6 +22,8 @@ from .aggregates.variances import var as var
 from .aggregates.variances import var_pop as var_pop
 from .connectors.kafka import kafka as kafka
 from .connectors.stored_files import files as files
+from .connectors.written_tables import merge_into as merge_into
+from .connectors.written_tables import postgres as postgres
 from .errors import StreamqError as StreamqError
 from .expressions import (
     col as col,

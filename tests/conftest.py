@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 import tests.judges  # noqa: F401 (it registers the judge of streamq itself)
+from scripts.postgres import PostgresServer, find_server, postgres_server
 from streamq.run.session.spark_session import session
 from streamq.user_code.repository import modules
 from tests.turns import in_turn, turn_of
@@ -117,6 +118,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of PostgreSQL; without its programs, which ``make java`` installs where it can, tests of it are left out."""
+    if find_server() is None:
+        pytest.skip("LEFT OUT: there is no PostgreSQL (scripts/postgres.sh)")
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

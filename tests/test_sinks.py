@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import streamq as sq
 from streamq.errors import PlanError
-from streamq.run.sinks import sink_of
+from streamq.run.sink_arguments import sink_of
 from streamq.run.storage.raw_files import RawFolder, folder_name, in_url, local_path, path_of_url
 from streamq.runtime.arrow.values import DAY, YEAR_10000
 
@@ -28,6 +29,9 @@ from streamq.runtime.arrow.values import DAY, YEAR_10000
         ({"format": "delta", "path": "a/out"}, "DataSourceSink", True, [], False),
         ({"format": "kafka", "topic": "t"}, "DataSourceSink", True, [], False),
         (print, "FunctionSink", False, [], True),
+        (sq.kafka("host:9092", "rows"), "KafkaSink", True, [], True),
+        (sq.merge_into("delta", "a/out"), "DeltaSink", True, [], True),
+        (sq.postgres("host=db", "rows"), "PostgresSink", True, [], True),
     ],
 )
 def test_an_argument_asks_for_one_kind(
@@ -41,7 +45,7 @@ def test_an_argument_asks_for_one_kind(
 def test_what_is_no_sink() -> None:
     with pytest.raises(
         PlanError,
-        match="run: not a sink; found 5. Give a path, sq.files\\(...\\), sq.kafka\\(...\\), {'format': ...}, 'memory'",
+        match="run: not a sink; found 5. Give a path, sq.files\\(...\\), sq.kafka\\(...\\), sq.merge_into\\(...\\), ",
     ):
         sink_of(5, "run")
 

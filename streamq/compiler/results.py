@@ -46,7 +46,7 @@ from streamq.runtime.hosts.result_rows import (
     unpacking,
     upsert_rows,
 )
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     Fold = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -203,7 +203,8 @@ class ResultColumns:
     ``title``: errors name its rows by it. ``condition``: the rows of the program that are read, ``source_columns`` what of
     them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
     are written as they are. ``in_one_task``: one task has all rows. ``together``: one task has all rows of a value of this
-    expression, "" leaves them where they are. ``key``: the columns of an upsert's key.
+    expression, "" leaves them where they are. ``key``: the columns of an upsert's key. ``schema``: that of the output; None for a
+    folder of several results.
     """
 
     title: str
@@ -215,6 +216,7 @@ class ResultColumns:
     in_one_task: bool = False
     together: str = ""
     key: tuple[str, ...] = ()
+    schema: StructType | None = None
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the output; late rows, reports and rows of other results are left out."""
@@ -246,7 +248,13 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
         end = f"CASE WHEN {RE} != {INFINITY} THEN {RE} END"
         times = (f"{instant_sql(LE, schema.axis)} AS `start`", f"{instant_sql(end, schema.axis)} AS `end`")
         columns = (*divided, *payload, *times)
-        return ResultColumns(title=title, condition=f"{WEIGHT} IS NOT NULL", source_columns=whole, columns=columns)
+        return ResultColumns(
+            title=title,
+            condition=f"{WEIGHT} IS NOT NULL",
+            source_columns=whole,
+            columns=columns,
+            schema=output_schema(result),
+        )
     first, names, rows = _output_rows(out)
     # functions are packed with the code that they need
     ship_runtime()
@@ -271,7 +279,19 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
         # with CTIs one task has all rows already
         in_one_task=result.in_order and not out.ctis,
         key=out.key,
+        schema=output_schema(result),
     )
+
+
+def output_schema(result: Result) -> StructType:
+    """Return the schema of a result's output, as its user reads it."""
+    out, axis = result.egress, result.plan.schema.axis
+    first, names, _ = _output_rows(out)
+    instant = t.TimestampType() if axis == TIMESTAMP else t.LongType()
+    fields = [t.StructField(name, t.StringType()) for name in first]
+    fields += [t.StructField(column.name, column.type) for column in result.plan.schema.fields]
+    fields += [t.StructField(name, instant) for name in names]
+    return t.StructType(fields + [t.StructField(STAMP, t.TimestampType())] * out.stamped)
 
 
 def _output_rows(out: Egress) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[pa.Table], pa.Table]]:

@@ -21,6 +21,18 @@ SECRET = re.compile("secret|password|token|credential|access.?key|jaas", re.IGNO
 OF_ENVIRONMENT = re.compile(r"\$\{(\w+)\}")
 """The value of an option that stands for an environment variable."""
 
+
+def with_variables(text: str, verb: str, quoted: Callable[[str], str]) -> str:
+    """Return a text with the values of the environment variables that it names, each ``quoted``; SourceError for one not set."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise SourceError(verb, f"no environment variable {match[1]}", "the place of a table names it")
+        return quoted(os.environ[match[1]])
+
+    return OF_ENVIRONMENT.sub(value, text)
+
+
 Options = Iterable[tuple[str, Any]]
 """The options of a reader, by name."""
 

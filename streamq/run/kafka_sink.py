@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import importlib.util
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow as pa
 from streamq.connectors.connector import option_values
 from streamq.connectors.kafka import KafkaTopic, check_brokers
 from streamq.errors import PlanError
-from streamq.run.transactional_sink import Transaction, TransactionalSink
+from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
 
 SECONDS = 60
 """The seconds that a broker may take to answer."""
@@ -53,10 +52,7 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
     if topic != KafkaTopic(topic.servers, topic.topic, None, options=topic.options):
         hint = "Give servers, topic and options."
         raise PlanError(verb, "a topic that is written has no schema, start or end", f"topic {topic.topic!r}", hint)
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise PlanError(
-            verb, "Kafka is written by confluent-kafka", "it is not installed", "pip install streamq[kafka]"
-        )
+    check_client("confluent_kafka", "confluent-kafka", "kafka", verb)
     settings = {name.removeprefix("kafka."): str(value) for name, value in option_values(topic.options).items()}
     return KafkaSink(topic.servers, topic.topic, settings)
 
@@ -108,10 +104,10 @@ class KafkaTransaction(Transaction):
                 last = int(message.value() or b"")
         raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {SECONDS} s")
 
-    def write(self, batches: Iterable[pa.RecordBatch], number: int) -> None:
+    def write(self, rows: pa.RecordBatchReader, number: int) -> None:
         self.producer.begin_transaction()
         self.is_open = True
-        for batch in batches:
+        for batch in rows:
             for row in batch.to_pylist():
                 is_gone = bool(self.key) and row.pop("op") == "delete"
                 of_key = {name: row[name] for name in self.key}

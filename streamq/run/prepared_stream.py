@@ -387,9 +387,10 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
     if options.calls_python:
         check_sink_functions(prepared.spark, options.verb)
-    # results that cannot share a folder are refused before the checkpoint is claimed
-    _ = prepared.outputs
     checkpoint = Checkpoint(prepared.spark, options.checkpoint)
+    # results that cannot share a folder, or do not fit a table, are refused before the checkpoint is claimed
+    for columns, sink in prepared.outputs:
+        sink.create(columns, options.verb)
     stored = prepared.stored
     forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)

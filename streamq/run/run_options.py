@@ -15,7 +15,8 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Node, Verbs
 from streamq.policies import Consistency, consistency_of
 from streamq.run.pacing import hops_of
-from streamq.run.sinks import DividedFolder, Sink, SinkArgument, sink_of
+from streamq.run.sink_arguments import SinkArgument, sink_of
+from streamq.run.sinks import DividedFolder, Sink
 from streamq.run.storage.checkpoint import Checkpoint, ControlFolder
 from streamq.run.storage.raw_files import folder_name
 from streamq.time import TIMESTAMP, Duration, ticks

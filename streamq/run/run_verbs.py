@@ -16,7 +16,7 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import Consistency
 from streamq.run.run_options import ResultRequest, RunOptions, split_sink
-from streamq.run.sinks import SinkArgument
+from streamq.run.sink_arguments import SinkArgument
 from streamq.time import Duration
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ class RunVerbs(Verbs):
         driver's clock, and the same if that micro-batch is repeated after a crash. ``sq.physical(rows, as_of=t)`` reads the
         changelog as it stood at ``t``.
 
-        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
+        sink: a path (Parquet), :func:`files`, :func:`kafka`, :func:`merge_into` or :func:`postgres`,
+        ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
         of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
         checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its
         micro-batches. A changed query goes on from it if its operators with state find theirs there; the error names the one
@@ -156,7 +157,7 @@ def result(
     """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
     ``sink``, ``output``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and formats
-    other than those of files with a path are not allowed as sinks: a function writes a table such as Delta's. ``name``: the value
+    other than those of files with a path are not allowed as sinks: sq.merge_into writes a table of Delta's. ``name``: the value
     of the column ``result`` in the folder that ``run_all(..., folder=)`` writes. Raises PlanError for an object that is not a
     stream, an illegal sink, and an output that the query cannot have.
     """

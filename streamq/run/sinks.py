@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streamq.compiler.results import LATE_ROWS, ResultColumns, user_late_rows
-from streamq.connectors.kafka import KafkaTopic
-from streamq.connectors.stored_files import SPARKS_FORMATS, Files
+from streamq.connectors.stored_files import SPARKS_FORMATS
 from streamq.errors import PlanError
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.failure import raised_in_sink
@@ -32,9 +31,6 @@ Row = Mapping[str, Any]
 
 Write = Callable[["DataFrame", int], None]
 """A function that writes the rows of the micro-batch with a number."""
-
-SinkArgument = str | Files | KafkaTopic | Mapping[str, Any] | Write | None
-"""The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
 
 
 class Sink(ABC):
@@ -70,6 +66,10 @@ class Sink(ABC):
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError if a run with this name and this ``finish`` cannot write there, SourceError if no server answers."""
         del verb, name, finish
+
+    def create(self, columns: ResultColumns, verb: str) -> None:
+        """Create what a result's rows are written into, unless it is there; raise PlanError if that does not fit them."""
+        del columns, verb
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return the newest rows of the sink, ``most`` at most; None if they cannot be read back cheaply.
@@ -375,35 +375,3 @@ class FunctionSink(MicroBatchSink):
     def write(self, rows: DataFrame, number: int) -> None:
         """Call the user's function with the rows and the micro-batch's number."""
         self.function(rows, number)
-
-
-def sink_of(argument: Any, verb: str) -> Sink:
-    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none.
-
-    A string that is the name of no other kind is a path of Parquet files, and so is a mapping without a format.
-    """
-    match argument:
-        case None | "noop":
-            return NoopSink()
-        case "console":
-            return ConsoleSink()
-        case "memory":
-            return MemorySink()
-        case str():
-            return DataSourceSink("parquet", {"path": argument})
-        case Files() if argument.is_pattern:
-            raise PlanError(verb, "a pattern is no sink", f"found {argument.path}", "Name a folder.")
-        case Files():
-            return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
-        case KafkaTopic():
-            from streamq.run.kafka_sink import kafka_sink
-
-            return kafka_sink(argument, verb)
-        case Mapping():
-            options = {name: value for name, value in argument.items() if name != "format"}
-            return DataSourceSink(argument.get("format", "parquet"), options)
-        case _ if callable(argument):
-            return FunctionSink(argument)
-    kinds = "a path, sq.files(...), sq.kafka(...), {'format': ...}, 'memory', 'console', 'noop'"
-    hint = f"Give {kinds} or a function of (DataFrame, batch id)."
-    raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType
 
 from streamq.compiler.results import ResultColumns
+from streamq.errors import PlanError
 from streamq.run.sinks import MicroBatchSink
 
 
@@ -24,8 +28,8 @@ class Transaction(ABC):
         """Return True if the micro-batch with this number has been committed."""
 
     @abstractmethod
-    def write(self, batches: Iterable[pa.RecordBatch], number: int) -> None:
-        """Commit the rows of a micro-batch together with its number."""
+    def write(self, rows: pa.RecordBatchReader, number: int) -> None:
+        """Commit the rows of a micro-batch, one at least, together with its number."""
 
     @abstractmethod
     def close(self) -> None:
@@ -79,11 +83,46 @@ def committing(begin: Callable[[], Transaction], number: int, *, asks: bool) -> 
     def commit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        task = TaskContext.get()
+        some = (batch for batch in batches if batch.num_rows)
+        task, first = TaskContext.get(), next(some, None)
         is_repeated = asks or (task is not None and task.attemptNumber() > 0)
-        with closing(begin()) as transaction:
-            if not (is_repeated and transaction.done(number)):
-                transaction.write(batches, number)
+        if first is not None:
+            rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], some))
+            with closing(begin()) as transaction:
+                if not (is_repeated and transaction.done(number)):
+                    transaction.write(rows, number)
         yield from ()
 
     return commit
+
+
+def check_client(module: str, package: str, extra: str, verb: str) -> None:
+    """Raise PlanError if the package that writes into a system is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise PlanError(verb, f"{package} writes there", "it is not installed", f"pip install streamq[{extra}]")
+
+
+def table_columns(columns: ResultColumns, declared: Collection[str], verb: str) -> dict[str, DataType]:
+    """Return the columns that a table has of a result's rows; PlanError if another key than theirs is ``declared``."""
+    if declared and {*declared} != {*columns.key}:
+        of_run = f"that of the rows is {', '.join(columns.key)}" if columns.key else "rows of this output have none"
+        raise PlanError(verb, f"the table's key is {', '.join(declared)}", of_run, "Leave key out of the sink.")
+    assert columns.schema is not None
+    return {column.name: column.dataType for column in columns.schema if not (columns.key and column.name == "op")}
+
+
+def check_table(
+    table: str, columns: Mapping[str, str], held: Mapping[str, str], misfits: Collection[str], verb: str
+) -> None:
+    """Raise PlanError, with the names of the columns, for a table that lacks columns of a result, or has ``misfits``.
+
+    ``columns`` and ``held`` are the types of the result's columns and of the table's.
+    """
+    wrong = [f"it has no {name!r}" for name in columns if name not in held]
+    for name in misfits:
+        wrong.append(
+            f"its {name!r} is {held[name]}, not {columns[name]}" if name in columns else f"the rows have no {name!r}"
+        )
+    if wrong:
+        hint = "Change the query or the table, or name one that is not there, which is created."
+        raise PlanError(verb, f"{table} does not fit the rows", "; ".join(wrong), hint)

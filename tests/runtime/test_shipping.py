@@ -32,7 +32,8 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
-from streamq.run.sinks import SplitWriter, sink_of
+from streamq.run.sink_arguments import sink_of
+from streamq.run.sinks import SplitWriter
 from streamq.runtime.arrow.arrow_expr import evaluate
 from streamq.runtime.evaluators import joins, spans, window_evaluator
 from streamq.runtime.evaluators.joins import JoinEvaluator, PairCondition
@@ -106,7 +107,11 @@ print(type(pickle.loads(cloudpickle.dumps(commit))).__name__)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", [sq.kafka("host:9092", "rows")], ids=["kafka"])
+@pytest.mark.parametrize(
+    "sink",
+    [sq.kafka("host:9092", "rows"), sq.merge_into("delta", "rows"), sq.postgres("host=db", "rows")],
+    ids=["kafka", "delta", "postgres"],
+)
 def test_the_function_that_commits_micro_batches_goes_by_value(sink: Any, tmp_path: Path) -> None:
     """Spark Connect calls it on the server, where it sends the function of its task on; neither has streamq."""
     writer = SimpleNamespace(foreachBatch=cloudpickle.dumps)

@@ -1,0 +1,53 @@
+"""The argument by which a user chooses a sink, and the sink that each asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamq.connectors.kafka import KafkaTopic
+from streamq.connectors.stored_files import Files
+from streamq.connectors.written_tables import MergedTable, PostgresTable
+from streamq.errors import PlanError
+from streamq.run.delta_sink import delta_sink
+from streamq.run.kafka_sink import kafka_sink
+from streamq.run.postgres_sink import postgres_sink
+from streamq.run.sinks import ConsoleSink, DataSourceSink, FunctionSink, MemorySink, NoopSink, Sink, Write
+
+SinkArgument = str | Files | KafkaTopic | MergedTable | PostgresTable | Mapping[str, Any] | Write | None
+"""The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
+
+
+def sink_of(argument: Any, verb: str) -> Sink:
+    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none.
+
+    A string that is the name of no other kind is a path of Parquet files, and so is a mapping without a format.
+    """
+    match argument:
+        case None | "noop":
+            return NoopSink()
+        case "console":
+            return ConsoleSink()
+        case "memory":
+            return MemorySink()
+        case str():
+            return DataSourceSink("parquet", {"path": argument})
+        case Files() if argument.is_pattern:
+            raise PlanError(verb, "a pattern is no sink", f"found {argument.path}", "Name a folder.")
+        case Files():
+            return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
+        case KafkaTopic():
+            return kafka_sink(argument, verb)
+        case MergedTable():
+            return delta_sink(argument, verb)
+        case PostgresTable():
+            return postgres_sink(argument, verb)
+        case Mapping():
+            options = {name: value for name, value in argument.items() if name != "format"}
+            return DataSourceSink(argument.get("format", "parquet"), options)
+        case _ if callable(argument):
+            return FunctionSink(argument)
+    connectors = "sq.files(...), sq.kafka(...), sq.merge_into(...), sq.postgres(...)"
+    kinds = f"a path, {connectors}, {{'format': ...}}, 'memory', 'console', 'noop'"
+    hint = f"Give {kinds} or a function of (DataFrame, batch id)."
+    raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

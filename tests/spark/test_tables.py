@@ -1,0 +1,134 @@
+"""Runs into tables of Delta and PostgreSQL: killed before and after a commit, nothing is lost and nothing comes twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import streamq as sq
+from scripts.postgres import PostgresServer
+from streamq import testing as t
+from streamq.errors import PlanError
+from tests.spark.test_kill import SCHEMA, SOAK, land, stays
+
+ROOT = Path(__file__).parents[2]
+
+SITE = """
+import os, signal, time
+
+def kill():
+    os.killpg(int(os.environ["JOB"]), signal.SIGKILL)
+    os._exit(9)
+
+def armed(point, number):
+    wanted, least = os.environ["KILL"].split(":")
+    if point == wanted and number >= int(least):
+        kill()
+
+if "KILL" in os.environ:
+    import deltalake, psycopg
+
+    write, commit = deltalake.write_deltalake, psycopg.Connection.commit
+
+    def write_deltalake(table, rows, **arguments):
+        number = arguments["commit_properties"].app_transactions[0].version
+        armed("before delta", number)
+        write(table, rows, **arguments)
+        armed("after delta", number)
+
+    def commit_postgres(self):
+        if os.environ["JOB"] == str(os.getpid()):
+            return commit(self)
+        number = self.execute("SELECT max(batch) FROM streamq_batches").fetchone()[0]
+        armed("before postgres", number)
+        commit(self)
+        armed("after postgres", number)
+
+    deltalake.write_deltalake, psycopg.Connection.commit = write_deltalake, commit_postgres
+"""
+"""The module that every Python of the job imports as it starts: it kills the job at a point of a micro-batch."""
+
+SCRIPT = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["JOB"] = str(os.getpid())
+from pyspark.sql import SparkSession
+from tests.conftest import INTERPRETED
+from tests.spark.test_tables import run
+
+builder = SparkSession.builder.master("local[2]")
+for key, value in ({"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false"} | INTERPRETED).items():
+    builder = builder.config(key, value)
+run(builder.getOrCreate(), *sys.argv[1:])
+"""
+
+
+def counts(s: sq.Stream) -> sq.Stream:
+    return s.group_by("k").hopping_window(12, 4).select(n=sq.count(), most=sq.max("v"))
+
+
+def run(spark: SparkSession, folder: object, dsn: str, *, finish: bool = False) -> None:
+    """Write final rows into tables of both systems, in one run, over what files there are."""
+    query = counts(stays(spark, folder))
+    sinks: list[Any] = [sq.merge_into("delta", f"{folder}/final"), sq.postgres(dsn, "killed")]
+    results = [sq.result(query, sink=sink) for sink in sinks]
+    sq.run_all(results, checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=finish, buckets=2)
+
+
+def delta_rows(path: object) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()]
+
+
+KILLS = ("before delta:0", "before postgres:1", "after postgres:1", "after delta:2")
+"""The places where the job is killed, each in the first micro-batch of at least that number that comes there with rows."""
+
+
+def test_killed_before_and_after_a_commit(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+    """Delta's table is written first, so that between the two it has the micro-batch, and that of PostgreSQL has not."""
+    everything = land(tmp_path / "in", random.Random(7))
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    for kill in KILLS if SOAK else KILLS[1:3]:
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "KILL": kill}
+        with (tmp_path / "log").open("ab") as log:
+            command = [sys.executable, str(script), str(tmp_path), postgres.dsn()]
+            job = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            assert job.wait(300) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+    run(spark, tmp_path, postgres.dsn(), finish=True)
+    answer = counts(sq.intervals(t.table(SCHEMA, everything), start="start", end="end")).to_arrow()
+    expected = sorted(tuple(row.values()) for row in answer.to_pylist())
+    assert len(expected) > 20
+    assert sorted(delta_rows(tmp_path / "final")) == expected
+    assert sorted(postgres.rows("SELECT * FROM killed")) == expected
+
+
+def test_upserts_are_the_history_as_it_stands(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+    """Counts that have grown too large are deleted; a table that does not fit is refused before the checkpoint has a run."""
+    source = tmp_path / "source"
+    for rows in ([(1, "a"), (2, "b"), (3, None)], [(4, "a"), (5, "a"), (6, None), (15, "a")]):
+        spark.createDataFrame(rows, "at int, k string").coalesce(1).write.mode("append").parquet(str(source))
+        s = sq.points(sq.files(source), time="at", progress=sq.generate(100))
+        query = s.group_by("k").tumbling_window(10).select(n=sq.count()).where(sq.col("n") < 3)
+        sinks: list[Any] = [
+            sq.merge_into("delta", str(tmp_path / "rows"), partition_by="k"),
+            sq.postgres(postgres.dsn(), "latest_rows"),
+        ]
+        results = [sq.result(query, sink=sink, output="upsert") for sink in sinks]
+        sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", early=True)
+    expected = {("a", 1, 10, 20), ("b", 1, 0, 10), (None, 2, 0, 10)}
+    assert {*delta_rows(tmp_path / "rows")} == expected == {*postgres.rows("SELECT * FROM latest_rows")}
+    wrong = s.select(k=sq.col("k"), n=sq.lit("many"))
+    with pytest.raises(PlanError, match="run: the table .*rows does not fit the rows; its 'n' is bigint, not string"):
+        wrong.run(sink=sq.merge_into("delta", str(tmp_path / "rows")), checkpoint=str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
