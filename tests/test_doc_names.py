@@ -21,6 +21,7 @@ import streamq.testing
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.run.running import Run
+from streamq.run.status.open_metrics import FAMILIES
 from streamq.stream import Stream
 from tests.parsed import python_files
 
@@ -118,7 +119,7 @@ def exists(code: str, page: Path) -> bool:
     if re.fullmatch(r"[\w-]+\.(py|pyi|md|ipynb|toml|txt|sh|properties)", code):
         return code in files()
     if match := re.fullmatch(r"([A-Za-z_][\w.]*)(\(.*\))?", code):
-        return name_exists(match[1].split(".")) or code in extras()
+        return name_exists(match[1].split(".")) or code in extras() or code in {family.sample for family in FAMILIES}
     if match := re.fullmatch(r"([a-z_]\w*)=.*", code):
         return match[1] in arguments() | symbols()
     return True

@@ -68,10 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("folder", nargs="?", default=".", help="a folder, by default this one")
     why = command("why", show_why, "Say why a run has no output, as run.why() does.")
     metrics = command("metrics", show_metrics, "Print the metrics of a run, as run.metrics has them.")
+    metrics.add_argument(
+        "--format", choices=["json", "openmetrics"], default="json", help="openmetrics: of all runs below"
+    )
     for one in (why, metrics):
         one.add_argument("checkpoint")
     why.add_argument("--format", choices=["text", "json"], default="text")
-    metrics.add_argument("--format", choices=["json"], default="json")
     for request, what in (
         (Request.STOP, "Stop a run, which another one can continue."),
         (Request.FINISH, "End the input of a run, and let it write its last windows."),
@@ -201,7 +203,21 @@ def show_why(parsed: argparse.Namespace) -> int:
 
 
 def show_metrics(parsed: argparse.Namespace) -> int:
-    """Print ``run.metrics`` as it was when the run last looked, with its state now."""
+    """Print ``run.metrics`` as it was when the run last looked, with its state now.
+
+    As OpenMetrics it prints those of all runs on checkpoints below a folder.
+    """
+    if parsed.format == "openmetrics":
+        from streamq.run.status.open_metrics import open_metrics
+
+        stands = ((one.checkpoint, one.record()) for one in checkpoints_below(parsed.checkpoint, "metrics"))
+        runs = [
+            ({"query": record.name, "checkpoint": path}, {**record.metrics, "state": record.state})
+            for path, record in stands
+            if record is not None and record.metrics
+        ]
+        print(open_metrics(runs), end="")
+        return FINE
     record = _record_of(parsed.checkpoint, "metrics")
     print(json.dumps({**record.metrics, "state": record.state, "at": record.at}, indent=2))
     return FINE

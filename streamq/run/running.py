@@ -33,6 +33,7 @@ from streamq.run.samples import (
 )
 from streamq.run.status.attendant import Attendant
 from streamq.run.status.diagnosis import START_AGAIN, why
+from streamq.run.status.open_metrics import open_metrics
 from streamq.run.status.run_status import RunHistory, RunStatus, allowed_silence
 from streamq.run.status.status_folder import StatusFolder
 from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
@@ -396,6 +397,19 @@ class Run:
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
         return self._status().metrics()
+
+    @spark_errors("open_metrics")
+    def open_metrics(self) -> str:
+        """Return the metrics as OpenMetrics, the text that Prometheus reads, labelled with the run's name and checkpoint.
+
+        docs/operations.md lists the names. Raises PlanError without prometheus-client (``pip install "streamq[metrics]"``).
+
+        ::
+
+            Path("/var/lib/node_exporter/fares.prom").write_text(run.open_metrics())
+        """
+        labels = {"query": self.name or "query", "checkpoint": self.checkpoint}
+        return open_metrics([(labels, self.metrics)], "open_metrics")
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ def test_another_process_runs_and_this_one_looks_and_ends_it(app: Path, capsys: 
         assert "waits for a row of cars at or after 2024-05-01 12:31:00" in capsys.readouterr().out
         assert main(["metrics", str(checkpoint)]) == 0
         assert json.loads(capsys.readouterr().out)["sources"]["cars"]["rows"] == 3
+        assert main(["metrics", str(app), "--format", "openmetrics"]) == 0
+        assert "streamq_batch_duration_seconds{checkpoint=" in capsys.readouterr().out, "Spark's times are there"
         assert main(["finish", str(checkpoint), "--timeout", "120"]) == 0
         assert capsys.readouterr().out == "fares: finished, its stream has ended\n"
         printed = process.communicate(timeout=60)[0]
