@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql import functions as F
+
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.connectors.connector import Connector
 from streamq.connectors.kafka import kafka_from_json
-from streamq.connectors.stored_files import files_from_json
+from streamq.connectors.stored_files import MARKS, files_from_json
 from streamq.errors import PlanError, TypeMismatch, check_keywords, nearest, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import operators
 from streamq.plan.expr import fold
 from streamq.plan.node import Node, nodes, rename_tables
-from streamq.plan.schema import INTERVAL
+from streamq.plan.schema import INTERVAL, Field
+from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.stream import Stream
 
 
@@ -146,11 +150,22 @@ def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> A
     is_static = any(isinstance(reader, JoinTable) for reader in readers)
     source = static_table(table, verb) if is_static else input_table(table, verb)
     types = {column.name: column.type for column in source.columns}
+    rows = source.rows
     for column in (column for reader in readers for column in reader.columns):
+        if column.name in MARKS and column.name not in types:
+            rows = _without_malformed(rows, column)
+            continue
         if column.name not in types:
             unknown_column(verb, column.name, list(types), lifetime=False)
         there, wanted = types[column.name].simpleString(), column.type.simpleString()
         if there != wanted:
             wrong = f"column {column.name!r} is of another type"
             raise TypeMismatch(verb, wrong, f"found {there} instead of {wanted}", "Cast it first.")
-    return source.rows
+    return rows
+
+
+def _without_malformed(rows: Any, mark: Field) -> Any:
+    """Return a table's rows, of which none is malformed, with a column of malformed ones."""
+    if isinstance(rows, pa.Table):
+        return rows.append_column(mark.name, pa.nulls(rows.num_rows, arrow_type(mark.type)))
+    return rows if isinstance(rows, Connector) else rows.withColumn(mark.name, F.lit(None).cast(mark.type))

@@ -110,8 +110,8 @@ def _source_line(source: Source, axis: str) -> str:
 
 
 def _reader_line(reason: str) -> str:
-    """Return the line on who reads a source's rows in a stream, from the reason why Spark does; "" if workers do."""
-    return f"rows are read by Spark, because {reason}" if reason else "rows are read as Arrow where they are combined"
+    """Return the line on who reads a source's rows in a stream, from what ``why_spark_reads`` returns."""
+    return f"rows are {reason or 'read as Arrow where they are combined'}"
 
 
 def _level_lines(options: Options, axis: str) -> Iterator[str]:

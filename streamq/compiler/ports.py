@@ -276,15 +276,17 @@ def feed_in_arrow(program: StagedPlan, feed: Feed, relation: Relation) -> Sharin
 
 
 def why_spark_reads(program: StagedPlan, tables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the reason why Spark reads the rows of a source in a stream, "" if workers do, by its table; only of connectors."""
+    """Return how Spark reads the rows of a source in a stream, and why, "" if workers do, by its table; only of connectors."""
     reasons: dict[str, str] = {}
     for relation in program.sources:
         table = None if relation.source is None else tables.get(relation.source.table)
         if relation.source is not None and isinstance(table, Connector):
             paths = item_paths(program, relation)
-            reason = table.not_split() or (paths if isinstance(paths, str) else "")
             # without stages no worker counts the rows
-            reasons[relation.source.table] = reason or ("" if program.stages else "no operator has state")
+            passed = paths if isinstance(paths, str) else "" if program.stages else "no operator has state"
+            unread = table.not_split()
+            who = "read by workers, and go through Spark" if table.is_decoded and not unread else "read by Spark"
+            reasons[relation.source.table] = f"{who}, because {unread or passed}" if unread or passed else ""
     return reasons
 
 

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 from streamq.errors import PlanError, SourceError
+from streamq.plan.lowering import map_in_arrow
 from streamq.plan.schema import Field
 
 SECRET = re.compile("secret|password|token|credential|access.?key|jaas", re.IGNORECASE)
@@ -48,15 +50,27 @@ class Splits:
     frame: DataFrame
     read: Callable[[pa.RecordBatch], Iterator[pa.Table]]
 
+    def decoded(self, fields: Iterable[Field]) -> DataFrame:
+        """Return the rows as a DataFrame with these columns, for Spark to go on with."""
+        read = self.read
+        columns = StructType([StructField(field.name, field.type) for field in fields])
+        return map_in_arrow(
+            self.frame,
+            lambda batches: (part for b in batches for rows in read(b) for part in rows.to_batches()),
+            columns,
+        )
+
 
 class Connector(ABC):
     """Rows that lie outside of the process; nothing but their columns is read before a query runs.
 
-    ``title``: its kind, in errors. ``transport_columns``: those that the transport adds, which a source has beside its events.
+    ``title``: its kind, in errors. ``is_decoded``: True if workers make the rows of a stream even where Spark goes on with them.
+    ``transport_columns``: those that the transport adds, which a source has beside its events.
     ``parts``: those by which rows are in order, so that progress is of each part; none if it is of the whole.
     """
 
     title: ClassVar[str]
+    is_decoded: bool = False
     transport_columns: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
 
@@ -64,6 +78,10 @@ class Connector(ABC):
     @abstractmethod
     def fields(self) -> tuple[Field, ...]:
         """The columns, with Spark's types; raises SourceError if there is nothing to read them from."""
+
+    def static(self) -> Connector:
+        """Return the connector of a table that does not grow, which has no policy for rows that are malformed."""
+        return self
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
-from pyarrow import fs
+from pyarrow import fs, ipc, orc
+from pyarrow import parquet as pq
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
+from streamq.connectors.text_values import Unclear
 from streamq.errors import NeedsSpark
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -34,69 +29,107 @@ Share = tuple[int, int]
 WHOLE: Share = (0, 1)
 
 
-class Unclear(Exception):
-    """Raised where Spark reads another value, or might, and where only Spark reads; the text says what was found.
+class FileFormat(ABC):
+    """A format of files, by Spark's name.
 
-    ``hint``: what to do if Spark does not read it either.
+    ``options``: those that ``parts`` knows, in lower case. ``marks``: the columns that ``parts`` adds, of malformed rows.
+    ``by_spark``: True if a batch of the files is read by Spark, as what it reads is the same.
     """
 
-    def __init__(self, observed: str, hint: str = "") -> None:
-        super().__init__(observed)
-        self.hint = hint
-
-
-@contextmanager
-def _unclear() -> Iterator[None]:
-    """Raise Unclear for what Arrow refuses in a text: Spark may read it."""
-    try:
-        yield
-    except pa.ArrowInvalid as error:
-        raise Unclear(str(error).splitlines()[0]) from error
-
-
-class FileFormat(ABC):
-    """A format of files, by Spark's name."""
-
     name: ClassVar[str]
-
     options: ClassVar[frozenset[str]] = frozenset()
-    """The options, in lower case, that ``parts`` knows."""
-
-    not_split: ClassVar[str] = "of a text that is no value of its type Spark makes NULL"
-    """The reason why only Spark reads the files of a stream; "" if workers do."""
+    marks: ClassVar[tuple[Field, ...]] = ()
+    by_spark: ClassVar[bool] = True
 
     def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
-        """Return a file to read from its beginning to its end, decompressed if its name says that it is compressed."""
-        return system.open_input_stream(path)
+        """Return a file to read; by default at any place, as its columns lie apart."""
+        return system.open_input_file(path)
 
     def fields(self, file: IO[bytes]) -> tuple[Field, ...]:
         """Return the columns of a file; raise Unclear if files of the format do not say which they have."""
         raise Unclear(f"{self.name} files do not say which columns they have")
 
+    def not_decoded(self, columns: Sequence[Field], options: Options) -> str:
+        """Return the column, or the option, because of which only Spark reads the files; "" if there is none."""
+        return ""
+
+    def can_share(self, path: str) -> bool:
+        """Return True if several tasks may read shares of a file."""
+        return True
+
     @abstractmethod
     def parts(
         self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a share of a file with these columns, in their Arrow types; a column that the file lacks is NULL.
+        """Yield the rows of a share of a file with these columns, in their Arrow types, and the marks.
 
-        Raises Unclear, and of a damaged file what Arrow raises.
+        A column that the file lacks is NULL. Raises Unclear, and of a damaged file what Arrow raises.
         """
 
 
-class Parquet(FileFormat):
+class ColumnFormat(FileFormat):
+    """A format of files that say which columns they have, by names that are compared without case, as Spark does."""
+
+    def fields(self, file: IO[bytes]) -> tuple[Field, ...]:
+        return self.stored(self.source(file))
+
+    @abstractmethod
+    def source(self, file: IO[bytes]) -> Any:
+        """Return a reader of the file."""
+
+    @abstractmethod
+    def stored(self, source: Any) -> tuple[Field, ...]:
+        """Return the columns of a file as Spark reads them; raise Unclear for one that it does not read, or not so."""
+
+    @abstractmethod
+    def batches(self, source: Any, names: Sequence[str], share: Share) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a share of a file, with the columns of these names."""
+
+    def parts(
+        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+    ) -> Iterator[pa.Table]:
+        source = self.source(file)
+        stored = {field.name.lower(): field for field in self.stored(source)}
+        for column in columns:
+            kind = stored.get(column.name.lower(), column).type
+            # without a zone: in UTC
+            is_instant = isinstance(kind, t.TimestampNTZType) and isinstance(column.type, t.TimestampType)
+            # but for which parts may be NULL
+            if (
+                kind.simpleString() != column.type.simpleString()
+                and not is_instant
+                and not _is_wider(kind, column.type)
+            ):
+                wrong = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
+                raise Unclear(wrong, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
+        names = {column.name: stored[column.name.lower()].name for column in columns if column.name.lower() in stored}
+        for batch in self.batches(source, list(names.values()), share):
+            read = pa.Table.from_batches([batch])
+            # a table without columns still has rows
+            rows = read.select([])
+            for column in columns:
+                to = arrow_type(column.type)
+                is_there = column.name in names
+                values = read.column(names[column.name]).cast(to) if is_there else pa.nulls(read.num_rows, to)
+                rows = rows.append_column(column.name, values)
+            yield rows
+
+
+def _range(count: int, share: Share) -> range:
+    """Return the numbers of the groups of a file, of which there are so many, in a share of it."""
+    number, shares = share
+    return range(count * number // shares, count * (number + 1) // shares)
+
+
+class Parquet(ColumnFormat):
     """Parquet files, written by Spark or by others."""
 
     name = "parquet"
-    not_split = ""
 
-    def opened(self, system: fs.FileSystem, path: str) -> pa.NativeFile:
-        """Return a file to read at any place, as its columns lie apart."""
-        return system.open_input_file(path)
+    def source(self, file: IO[bytes]) -> pq.ParquetFile:
+        return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
 
-    def fields(self, file: IO[bytes]) -> tuple[Field, ...]:
-        return self._fields(pq.ParquetFile(file, coerce_int96_timestamp_unit="us"))
-
-    def _fields(self, source: pq.ParquetFile) -> tuple[Field, ...]:
+    def stored(self, source: pq.ParquetFile) -> tuple[Field, ...]:
         """Return the columns that Spark has noted in the file, else those that it makes of the file's types."""
         notes = source.metadata.metadata or {}
         if b"org.apache.spark.legacyDateTime" in notes or b"org.apache.spark.legacyINT96" in notes:
@@ -112,41 +145,90 @@ class Parquet(FileFormat):
             for field in source.schema_arrow
         )
 
-    def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
-    ) -> Iterator[pa.Table]:
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-        # names are compared without case, as Spark does
-        stored = {field.name.lower(): field for field in self._fields(source)}
-        for column in columns:
-            kind = stored.get(column.name.lower(), column).type
-            # without a zone: in UTC
-            is_instant = isinstance(kind, t.TimestampNTZType) and isinstance(column.type, t.TimestampType)
-            # but for which parts may be NULL
-            if (
-                kind.simpleString() != column.type.simpleString()
-                and not is_instant
-                and not _is_wider(kind, column.type)
-            ):
-                wrong = f"column {column.name} is {kind.simpleString()}, not {column.type.simpleString()}"
-                raise Unclear(wrong, f'Write its type into the schema, as "{column.name} {kind.simpleString()}".')
-        names = {column.name: stored[column.name.lower()].name for column in columns if column.name.lower() in stored}
-        number, shares = share
-        ends = [source.num_row_groups * n // shares for n in (number, number + 1)]
-        for batch in source.iter_batches(PART, row_groups=list(range(*ends)), columns=list(names.values())):
-            read = pa.Table.from_batches([batch])
-            # a table without columns still has rows
-            rows = read.select([])
-            for column in columns:
-                to = arrow_type(column.type)
-                is_there = column.name in names
-                values = read.column(names[column.name]).cast(to) if is_there else pa.nulls(read.num_rows, to)
-                rows = rows.append_column(column.name, values)
-            yield rows
+    def batches(self, source: pq.ParquetFile, names: Sequence[str], share: Share) -> Iterator[pa.RecordBatch]:
+        groups = list(_range(source.num_row_groups, share))
+        yield from source.iter_batches(PART, row_groups=groups, columns=list(names))
 
 
 PART = 1 << 17
 """The most rows of a Parquet file that are read at a time, which bounds memory."""
+
+
+class Orc(ColumnFormat):
+    """ORC files, whose instants are in the zone of the process that wrote them, which Spark alone knows."""
+
+    name = "orc"
+
+    def source(self, file: IO[bytes]) -> orc.ORCFile:
+        return orc.ORCFile(file)
+
+    def stored(self, source: orc.ORCFile) -> tuple[Field, ...]:
+        return tuple(Field(field.name, _orc_type(field)) for field in source.schema)
+
+    def not_decoded(self, columns: Sequence[Field], options: Options) -> str:
+        """Return a column of instants: a file has them in the zone of the process that wrote it."""
+        instants = [column.name for column in columns if isinstance(column.type, t.TimestampType)]
+        return f"column {instants[0]} of instants, whose zone the file does not say" if instants else ""
+
+    def batches(self, source: orc.ORCFile, names: Sequence[str], share: Share) -> Iterator[pa.RecordBatch]:
+        for stripe in _range(source.nstripes, share):
+            yield source.read_stripe(stripe, columns=list(names))
+
+
+SPARKS_TYPE = b"spark.sql.catalyst.type"
+"""The note of Spark's type of a column in ORC files."""
+
+
+def _orc_type(field: pa.Field) -> t.DataType:
+    """Return the type that Spark reads a column of an ORC file as; raise Unclear if that cannot be told."""
+    note = (field.metadata or {}).get(SPARKS_TYPE, b"").decode()
+    if note == "timestamp_ntz":
+        return t.TimestampNTZType()
+    if pa.types.is_timestamp(field.type):
+        return t.TimestampType()
+    parts = [_orc_type(field.type.field(n)) for n in range(field.type.num_fields)]
+    kind = _spark_type(field.type)
+    if any(isinstance(part, t.TimestampType | t.TimestampNTZType) for part in parts):
+        raise Unclear(f"times in column {field.name}, which is {kind.simpleString()}")
+    if note not in ("", kind.simpleString()):
+        raise Unclear(f"column {field.name} of type {note}")
+    return kind
+
+
+class ArrowFiles(ColumnFormat):
+    """Files of Arrow's, also called Feather, and streams of Arrow's in files; Spark has no reader of these."""
+
+    name = "arrow"
+    by_spark = False
+
+    def source(self, file: IO[bytes]) -> ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader:
+        magic = file.read(len(MAGIC))
+        file.seek(0)
+        return ipc.open_file(file) if magic == MAGIC else ipc.open_stream(file)
+
+    def stored(self, source: ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader) -> tuple[Field, ...]:
+        """Return the columns; what times in nanoseconds have beyond microseconds is an error when they are read."""
+        kinds = ((f.name, f.type) for f in source.schema)
+        return tuple(
+            Field(name, _spark_type(pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind))
+            for name, kind in kinds
+        )
+
+    def batches(
+        self, source: ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader, names: Sequence[str], share: Share
+    ) -> Iterator[pa.RecordBatch]:
+        if isinstance(source, ipc.RecordBatchFileReader):
+            for number in _range(source.num_record_batches, share):
+                yield source.get_batch(number).select(list(names))
+        else:
+            for number, batch in enumerate(source):
+                if number % share[1] == share[0]:
+                    yield batch.select(list(names))
+
+
+MAGIC = b"ARROW1"
+"""The beginning of an Arrow file; a stream of Arrow's has none."""
+
 
 WIDER: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
     t.ByteType: (t.ShortType, t.IntegerType, t.LongType, t.DoubleType),
@@ -186,152 +268,3 @@ def _spark_type(kind: pa.DataType) -> t.DataType:
     except (PySparkTypeError, NeedsSpark, ValueError) as error:
         raise Unclear(f"a column of type {kind}") from error
     return in_spark
-
-
-class Csv(FileFormat):
-    """Files with a row on each line, of fields between commas; columns go by their places."""
-
-    name = "csv"
-    options = frozenset({"header", "sep", "delimiter"})
-
-    def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
-    ) -> Iterator[pa.Table]:
-        if not columns:
-            raise Unclear("lines without a column to read")
-        separator = str(options.get("sep", options.get("delimiter", ",")))
-        if len(separator) != 1:
-            raise Unclear(f"fields between {separator!r}")
-        data = file.read()
-        beside = rb"[^\r\n" + re.escape(separator).encode() + rb"]"
-        if b"\\" in data or re.search(rb'""' + beside + rb"|" + beside + rb'""', data):
-            raise Unclear("quotes within quotes, or a backslash")
-        names = [column.name for column in columns]
-        if not data.strip(b"\r\n"):
-            return
-        has_header = str(options.get("header", "false")).lower() == "true"
-        with _unclear():
-            table = pyarrow.csv.read_csv(
-                io.BytesIO(data),
-                pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_header), block_size=max(1, len(data))),
-                pyarrow.csv.ParseOptions(delimiter=separator),
-                pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
-        if table.num_rows + has_header != sum(1 for line in data.splitlines() if line):
-            raise Unclear("a text over several lines")
-        yield pa.table({c.name: typed_texts(table.column(c.name), c) for c in columns})
-
-
-DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-TIME = rf"{DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?"
-ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
-NUMBER = r"-?[0-9]+(\.[0-9]+)?"
-
-PLAIN: Mapping[type[t.DataType], str] = {
-    **dict.fromkeys((t.ByteType, t.ShortType, t.IntegerType, t.LongType), "-?[0-9]+"),
-    **dict.fromkeys((t.FloatType, t.DoubleType), rf"{NUMBER}([eE][+-]?[0-9]+)?"),
-    t.BooleanType: "true|false",
-    t.DecimalType: NUMBER,
-    t.DateType: DAY,
-    t.TimestampType: f"{TIME}{ZONE}?",
-    t.TimestampNTZType: TIME,
-    t.StringType: "(?s).*",
-}
-"""The texts of each type that Spark and Arrow read alike."""
-
-
-def typed_texts(texts: pa.ChunkedArray, column: Field) -> pa.ChunkedArray:
-    """Return the values of a column that its texts say; raise Unclear for a text that Spark may read in another way."""
-    pattern = PLAIN.get(type(column.type))
-    if pattern is None:
-        raise Unclear(f"column {column.name} of type {column.type.simpleString()}")
-    if isinstance(column.type, t.StringType):
-        return texts
-    odd = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^({pattern})$")))
-    if len(odd):
-        raise Unclear(f"{odd[0].as_py()!r} in column {column.name}, which is {column.type.simpleString()}")
-    with _unclear():
-        return _instants(texts) if isinstance(column.type, t.TimestampType) else texts.cast(arrow_type(column.type))
-
-
-def _instants(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the instants of texts, some with a zone; others are in UTC."""
-    instant = pa.timestamp("us", tz="UTC")
-    has_zone = pc.match_substring_regex(texts, f"{ZONE}$")
-    nothing = pa.scalar(None, pa.string())
-    zoned = pc.if_else(has_zone, texts, nothing).cast(instant)
-    return pc.coalesce(zoned, pc.if_else(has_zone, nothing, texts).cast(pa.timestamp("us")).cast(instant))
-
-
-NO_NUMBER = re.compile(rb"[:,\[]\s*-?(Inf|NaN)")
-"""A number by a name, of which each reader knows others; maybe within a text."""
-
-
-class JsonLines(FileFormat):
-    """Files with a JSON object on each line; columns go by their names."""
-
-    name = "json"
-
-    def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
-    ) -> Iterator[pa.Table]:
-        if not columns:
-            raise Unclear("lines without a column to read")
-        data = file.read()
-        lines = [line for line in map(bytes.strip, data.split(b"\n")) if line]
-        count = len(lines)
-        # Arrow's reader ends the process at a first line that is null
-        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-            raise Unclear("a line that does not hold one object")
-        if NO_NUMBER.search(data):
-            raise Unclear("numbers that JSON does not have")
-        types = {column.name: arrow_type(column.type) for column in columns}
-        if not count:
-            return
-        # Arrow takes a day for a number, and reads a time with a zone as one without
-        texts = {c.name: c for c in columns if isinstance(c.type, t.DateType | t.TimestampType | t.TimestampNTZType)}
-        for column in columns:
-            if column.name not in texts and any(map(_is_time, _parts(column.type))):
-                raise Unclear(f"column {column.name}, with times in {column.type.simpleString()}")
-        read = {name: pa.string() if name in texts else kind for name, kind in types.items()}
-        with _unclear():
-            table = pyarrow.json.read_json(
-                io.BytesIO(data),
-                pyarrow.json.ReadOptions(block_size=max(1, len(data))),
-                pyarrow.json.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore"),
-            )
-        if table.num_rows != count:
-            raise Unclear("a line that does not hold one object")
-        yield pa.table(
-            {
-                name: typed_texts(table.column(name), texts[name]) if name in texts else table.column(name)
-                for name in types
-            }
-        )
-
-
-def _parts(kind: t.DataType) -> Iterator[t.DataType]:
-    """Yield a type and those of its parts."""
-    yield kind
-    match kind:
-        case t.ArrayType():
-            yield from _parts(kind.elementType)
-        case t.MapType():
-            yield from _parts(kind.keyType)
-            yield from _parts(kind.valueType)
-        case t.StructType():
-            for field in kind.fields:
-                yield from _parts(field.dataType)
-
-
-def _is_time(kind: t.DataType) -> bool:
-    """Return True for a day or an instant."""
-    return isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)
-
-
-FORMATS: Mapping[str, FileFormat] = {kind.name: kind for kind in (Parquet(), Csv(), JsonLines())}
-"""The formats that are read without Spark, by name; Spark has more."""

@@ -92,6 +92,7 @@ class KafkaTopic(Connector):
     options: tuple[tuple[str, str], ...] = ()
 
     title = "topic"
+    is_decoded = True
     parts = ("partition",)
 
     @property

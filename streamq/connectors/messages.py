@@ -171,7 +171,12 @@ def _parts(parse: Parse, values: pa.Array, schema: pa.Schema) -> Iterator[tuple[
 
 
 def as_read(kind: pa.DataType) -> pa.DataType:
-    """Return the type that parsers read in place of an Arrow type: instants have no zone, with an offset or without, nor days."""
+    """Return the type that parsers read in place of an Arrow type: instants have no zone, with an offset or without, nor days.
+
+    Decimals are wide, as Arrow's parser of JSON does not refuse an integer that has too many digits for its type.
+    """
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(76, kind.scale)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return pa.timestamp("us")
     if pa.types.is_list(kind):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from os.path import normpath
@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
-from streamq.connectors.file_formats import FORMATS, WHOLE, FileFormat, Share, Unclear, typed_texts
+from streamq.connectors.file_formats import WHOLE, ArrowFiles, FileFormat, Orc, Parquet, Share
+from streamq.connectors.lines import COMPRESSED, MALFORMED_OFFSET, Csv, JsonLines
+from streamq.connectors.messages import MALFORMED
+from streamq.connectors.text_values import PLAIN, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
-from streamq.plan.schema import MICRO_BATCH, Field, lazy
+from streamq.plan.schema import MICRO_BATCH, Field, lazy, quote
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type
 
@@ -35,8 +39,23 @@ AT_ONCE = 64 << 20
 """The default for the bytes of files in a micro-batch: some million rows of a few columns."""
 
 
+FORMATS: Mapping[str, FileFormat] = {kind.name: kind for kind in (Parquet(), Orc(), ArrowFiles(), Csv(), JsonLines())}
+"""The formats that are read without Spark, by name; Spark has more."""
+
 SPARKS_FORMATS = frozenset({PARQUET, "csv", "json", "orc", "avro", "text", "xml"})
 """The formats of files that Spark has; others are tables, or come with packages."""
+
+MALFORMED_FILE = "malformed_file"
+"""The column with the path of the file of a malformed row, NULL for others."""
+
+MARKS = frozenset({MALFORMED, MALFORMED_OFFSET, MALFORMED_FILE})
+"""The columns that say which rows of files are malformed."""
+
+CORRUPT = "__corrupt"
+"""The column in which Spark's reader puts a malformed line."""
+
+TOLD = frozenset({"mode", "columnnameofcorruptrecord"})
+"""The options, in lower case, by which the user says what Spark is to make of malformed lines."""
 
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 """Bytes a unit."""
@@ -61,13 +80,16 @@ Divided = Mapping[str, str]
 class FileReader:
     """Reads files of a format without Spark, on the driver and on workers, which it is sent to.
 
-    ``columns``: those that it reads, some of them in the names of the folders below a path of ``depth`` parts.
+    ``columns``: those that it yields, some of them in the names of the folders below a path of ``depth`` parts. ``parsed``: those
+    of which a malformed value makes the row malformed. ``is_static``: True if a malformed row is an error.
     """
 
     kind: FileFormat
     columns: tuple[Field, ...]
+    parsed: tuple[Field, ...]
     options: Mapping[str, Any]
     depth: int
+    is_static: bool = False
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         """Yield the rows of shares of a stream's files, a row each, with the column ``split``: ``number shares url``.
@@ -79,22 +101,36 @@ class FileReader:
             try:
                 yield from self.parts(*file_system(url), (int(number), int(shares)))
             except Unclear as error:
-                hint = error.hint or 'Let Spark read it: sq.files(..., reader="spark").'
-                raise SourceError("run", f"{url} is not read without Spark", str(error), hint) from error
+                wrong, hint = f"{url} is not read without Spark", error.hint or READ_BY_SPARK
+                raise SourceError("files", wrong, str(error), hint) from error
             except (pa.ArrowException, OSError) as error:
-                raise SourceError("run", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
+                raise SourceError("files", f"{url} is not read", _first_line(error), "Mend or remove it.") from error
 
     def parts(self, system: fs.FileSystem, path: str, share: Share = WHOLE) -> Iterator[pa.Table]:
-        """Yield the rows of a share of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises."""
+        """Yield the rows of a share of a file, in the Arrow types of the columns; raise Unclear, and what Arrow raises.
+
+        Raises SourceError for a malformed row of a static table.
+        """
         divided = texts_in_folders(path, self.depth)
-        inside = [field for field in self.columns if field.name.lower() not in divided]
+        inside = [field for field in self.parsed if field.name.lower() not in divided]
         with self.kind.opened(system, path) as data:
             for rows in self.kind.parts(data, inside, self.options, share):
                 for field in self.columns:
                     if field.name.lower() in divided:
                         value = folder_value(divided[field.name.lower()], field, rows.num_rows)
                         rows = rows.append_column(field.name, value)
+                if self.kind.marks:
+                    rows = self._with_file(rows, path)
                 yield rows.select([field.name for field in self.columns])
+
+    def _with_file(self, rows: pa.Table, path: str) -> pa.Table:
+        """Return rows with the path of those that are malformed."""
+        is_wrong = rows.column(MALFORMED).is_valid()
+        if self.is_static and (at := pc.index(is_wrong, True).as_py()) >= 0:
+            line, place = rows.column(MALFORMED)[at].as_py(), rows.column(MALFORMED_OFFSET)[at]
+            what = f"at byte {place}: {line[:80]!r}"
+            raise SourceError("join_table", f"{path} has a malformed line", what, "Mend it: a table has no invalid=.")
+        return rows.append_column(MALFORMED_FILE, pc.if_else(is_wrong, path, pa.scalar(None, pa.string())))
 
 
 def texts_in_folders(path: str, depth: int) -> Divided:
@@ -120,7 +156,8 @@ class Files(Connector):
     """The files of a format at ``path``, a folder, a file, or a pattern of these, as :func:`files` describes them.
 
     ``schema``: the columns that the user gave, None if the files say so. ``at_once``: the bytes of files in a micro-batch, None
-    without a bound. ``reader``: "spark" if only Spark is to read a stream's files, else None. ``options``: Spark's, by name.
+    without a bound. ``reader``: "spark" if only Spark is to read the files, else None. ``options``: Spark's, by name.
+    ``is_static``: True for a table that a stream is joined with, in which a malformed row is an error.
     """
 
     path: str
@@ -129,6 +166,7 @@ class Files(Connector):
     at_once: int | None
     reader: str | None
     options: tuple[tuple[str, Any], ...]
+    is_static: bool = False
 
     title = "files"
 
@@ -142,9 +180,26 @@ class Files(Connector):
         """True if the path names several folders or files."""
         return WILD.search(self.path) is not None
 
-    @lazy
+    @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns, those of the user or of the first file; SourceError if neither says so."""
+        return (*self._stored, *self._marks)
+
+    @property
+    def _marks(self) -> tuple[Field, ...]:
+        """The columns of malformed rows, of a format that has some."""
+        marks = FORMATS[self.format].marks if self.format in FORMATS and not self.is_static else ()
+        return (*marks, Field(MALFORMED_FILE, t.StringType())) if marks else ()
+
+    @property
+    def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(field.name for field in self._marks)
+
+    def static(self) -> Files:
+        return replace(self, is_static=True)
+
+    @lazy
+    def _stored(self) -> tuple[Field, ...]:
+        """The columns of the files, those of the user or of the first file; SourceError if neither says so."""
         if self.schema is not None:
             return self.schema
         hint = f'Give the columns: sq.files({self.path!r}, format={self.format!r}, schema="at timestamp, v double").'
@@ -172,30 +227,33 @@ class Files(Connector):
                 tables += self._reader([field.name for field in self.fields]).parts(self._place[0], file.path)
             except Unclear as error:
                 wrong = f"{file.path} is not read without Spark"
-                raise NeedsSpark(verb, wrong, str(error), error.hint or SPARK_READS) from error
+                raise NeedsSpark(verb, wrong, str(error), error.hint or READ_BY_SPARK) from error
             except (pa.ArrowException, OSError) as error:
                 raise SourceError(verb, f"{file.path} is not read", _first_line(error), "Mend or remove it.") from error
         return pa.concat_tables(tables)
 
     def _only_spark(self) -> str:
-        """Return what only Spark reads, a format or an option; "" if it is read without Spark, too."""
+        """Return what only Spark reads, a format, an option or a column; "" if it is read without Spark, too."""
         kind = FORMATS.get(self.format)
-        more = {name.lower() for name, _ in self.options} - BOUNDS - (frozenset() if kind is None else kind.options)
         if kind is None:
             return f"{self.format} files"
-        return f"option {min(more)!r} of {self.format} files" if more else ""
+        if more := {name.lower() for name, _ in self.options} - BOUNDS - kind.options:
+            return f"option {min(more)!r} of {self.format} files"
+        return kind.not_decoded(self._stored, {name.lower(): value for name, value in self.options})
 
     def _reader(self, columns: Collection[str]) -> FileReader:
         """Return the reader of these columns; the format is one that is read without Spark."""
+        kind = FORMATS[self.format]
         fields = tuple(field for field in self.fields if field.name in columns)
         options = {name.lower(): value for name, value in self.options}
-        return FileReader(FORMATS[self.format], fields, options, self._depth)
+        # whether a row is malformed is no matter of the columns that a query reads
+        return FileReader(kind, fields, self._stored if kind.marks else fields, options, self._depth, self.is_static)
 
     def not_split(self) -> str:
         if self.reader is not None:
             return "reader='spark'"
-        if reason := self._only_spark() or FORMATS[self.format].not_split:
-            return reason
+        if reason := self._only_spark():
+            return f"only Spark reads {reason}"
         try:
             system, path = self._place
             system.get_file_info([path])
@@ -203,23 +261,54 @@ class Files(Connector):
             return f"{self.path} is out of reach without Spark: {_first_line(error)}"
         return ""
 
+    @property
+    def is_decoded(self) -> bool:  # type: ignore[override]
+        """True if workers read the files whoever asks: Spark does not read them, or would make NULLs of values."""
+        return self.format in FORMATS and not FORMATS[self.format].by_spark and not self.not_split()
+
     def splits(self, spark: SparkSession, columns: Collection[str]) -> Splits:
         # of binary files only the paths are asked for, so nothing is read
         files = spark.readStream.format("binaryFile").schema(BINARY_FILES)
         bounds = {name: value for name, value in self.options if name.lower() in BOUNDS}
-        paths = self._stream(files, bounds)
-        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return self._splits(self._stream(files, bounds), columns)
+
+    def _splits(self, paths: DataFrame, columns: Collection[str]) -> Splits:
+        """Return the splits of files with the columns ``path`` and ``length``: a large one is shared by several tasks."""
+        tasks = int(paths.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         shares = F.least(F.lit(tasks), F.floor(F.col("length") / SHARE) + 1)
+        if FORMATS[self.format].marks:
+            shares = F.when(F.col("path").rlike(COMPRESSED.pattern), 1).otherwise(shares)
         numbered = paths.select("path", shares.alias("shares"))
         numbered = numbered.select("*", F.explode(F.sequence(F.lit(0), F.col("shares") - 1)).alias("number"))
         split = F.concat_ws(" ", "number", "shares", "path").alias("split")
         return Splits(numbered.select(split).repartition(tasks), self._reader(columns))
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        return spark.read.format(self.format).schema(self._struct).options(**self._options).load(self.path)
+        if self.is_decoded:
+            paths = spark.read.format("binaryFile").schema(BINARY_FILES).load(self.path)
+            return self._splits(paths, self._names).decoded(self.fields)
+        reader = spark.read.format(self.format).schema(self._struct).options(**self._options)
+        return self._with_marks(reader.load(self.path))
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        return self._stream(spark.readStream.format(self.format).schema(self._struct), self._options)
+        if self.is_decoded:
+            return self.splits(spark, self._names).decoded(self.fields)
+        return self._with_marks(self._stream(spark.readStream.format(self.format).schema(self._struct), self._options))
+
+    def _with_marks(self, rows: DataFrame) -> DataFrame:
+        """Return rows that Spark's reader has read, with the columns of malformed ones."""
+        if not self._marks:
+            return rows
+        if CORRUPT not in rows.columns:
+            return rows.select(*rows.columns, *(F.lit(None).cast(f.type).alias(f.name) for f in self._marks))
+        line = F.col(CORRUPT)
+        marks = {
+            MALFORMED: line.cast("binary"),
+            MALFORMED_OFFSET: F.lit(None).cast(t.LongType()),
+            MALFORMED_FILE: F.when(line.isNotNull(), F.col("_metadata.file_path")),
+        }
+        stored = (F.col(quote(field.name)) for field in self._stored)
+        return rows.select(*stored, *(column.alias(name) for name, column in marks.items()))
 
     def _stream(self, reader: DataStreamReader, options: Mapping[str, Any]) -> DataFrame:
         """Return what a reader of Spark's reads from these files and those to come, within the bound of a micro-batch."""
@@ -230,6 +319,10 @@ class Files(Connector):
         if self.at_once is not None and BOUNDS.isdisjoint(name.lower() for name, _ in self.options):
             reader = reader.option("maxBytesPerTrigger", self.at_once)
         return reader.options(**options).load(path)
+
+    @property
+    def _names(self) -> list[str]:
+        return [field.name for field in self.fields]
 
     @property
     def _depth(self) -> int:
@@ -247,14 +340,26 @@ class Files(Connector):
         return not self.is_pattern and info.type == fs.FileType.File
 
     @property
+    def _says_malformed(self) -> bool:
+        """True if Spark's reader is asked for the lines that are malformed: unless the user says what becomes of them."""
+        has_lines = self.format in FORMATS and bool(FORMATS[self.format].marks)
+        return has_lines and TOLD.isdisjoint(name.lower() for name, _ in self.options)
+
+    @property
     def _struct(self) -> t.StructType:
         """The columns as Spark's readers take them."""
-        return t.StructType([t.StructField(field.name, field.type) for field in self.fields])
+        columns = t.StructType([t.StructField(field.name, field.type) for field in self._stored])
+        return columns.add(CORRUPT, t.StringType()) if self._says_malformed and not self.is_static else columns
 
     @property
     def _options(self) -> dict[str, Any]:
         """The user's options; times without a zone are in UTC whatever the session says, unless the user says so."""
-        return {"timeZone": "UTC", **option_values(self.options)}
+        malformed: dict[str, Any] = {}
+        if self._says_malformed:
+            # a malformed row is one whichever columns a query reads
+            marked = {"columnNameOfCorruptRecord": CORRUPT, "columnPruning": False}
+            malformed = {"mode": "FAILFAST"} if self.is_static else marked
+        return {"timeZone": "UTC", **malformed, **option_values(self.options)}
 
     @property
     def _place(self) -> tuple[fs.FileSystem, str]:
@@ -326,19 +431,26 @@ class Files(Connector):
         return paths
 
 
-SPARK_READS = (
-    "Spark reads it: q.to_df() or q.run(), in a session; what is no value of the type is NULL there (mode=...)."
-)
-"""The hint of an error about a file that is not read without Spark."""
+SPARK_READS = "Spark reads it: q.to_df() or q.run(), in a session."
+"""The hint of an error about files that are not read without Spark."""
+
+READ_BY_SPARK = 'Let Spark read it, in a session: sq.files(..., reader="spark"), with q.to_df() or q.run().'
+"""The hint of an error about a value that Spark reads by rules of its own."""
 
 WILD = re.compile(r"[*?\[{]")
 """The signs that make a part of a path a pattern."""
 
 
-def folder_value(text: str, field: Field, rows: int) -> pa.ChunkedArray:
+def folder_value(text: str, field: Field, rows: int) -> pa.Array:
     """Return a column of what a folder's name says; raise Unclear for a text that Spark may read in another way."""
     value = None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
-    return typed_texts(pa.chunked_array([pa.array([value] * rows, pa.string())]), field)
+    pattern = "(?s:.*)" if isinstance(field.type, t.StringType) else PLAIN.get(type(field.type))
+    if pattern is None or (value is not None and not re.fullmatch(pattern, value)):
+        raise Unclear(f"{value!r} in column {field.name}, which is {field.type.simpleString()}")
+    values, is_wrong = typed_texts(pa.array([value], pa.string()), field.type)
+    if is_wrong.any():
+        raise Unclear(f"{value!r} in column {field.name}, which is {field.type.simpleString()}")
+    return pa.repeat(values[0], rows)
 
 
 def _first_line(error: BaseException) -> str:
@@ -366,11 +478,15 @@ def files(
     A micro-batch has at most ``at_once`` bytes of new files, ``64 << 20`` or ``"64 MB"``, but a file at least, so that a long
     history passes in bounded memory; None: all there is. Spark's options ``maxFilesPerTrigger`` and ``maxBytesPerTrigger``
     replace it. Files are read in the order in which they were written: choose the delay in ``sq.generate(delay)`` accordingly.
-    A stream's Parquet files are read by PyArrow, on the workers, and others by Spark; ``reader="spark"`` leaves all to Spark.
 
-    Without Spark, Parquet, CSV and JSON lines are read, and each value is the one that Spark reads. What Spark reads in another
-    way, or might (quotes within quotes, ``+5``, a line of another form), raises NeedsSpark with file and value, and nothing is
-    guessed. Raises PlanError for wrong arguments; SourceError where there is no file to read the columns from.
+    Parquet, ORC, "arrow" (Arrow's own files, Feather), CSV and JSON lines are read by PyArrow: in-process, by the workers of a
+    stream, and in a batch those that Spark does not read, or reads with a loss. Other formats, options that only Spark knows, and
+    with ``reader="spark"`` all are Spark's. Each value is the one that Spark reads. What Spark reads by rules that are its own (a
+    zone by its name, quotes within quotes) ends the query with file and value; nothing is guessed. A line of CSV or JSON that
+    is no row (a text that is no value of its type, too few fields) is an invalid row, see ``invalid`` of the source, and in a
+    table of ``join_table`` an error. Beside the events stand ``malformed``, its bytes, ``malformed_file`` and
+    ``malformed_offset``, in bytes from 0: in the late output. Raises PlanError for wrong arguments; SourceError where there is no
+    file to read the columns from.
 
     ::
 
@@ -382,7 +498,7 @@ def files(
         raise PlanError("files", "path is a text", f"found {path!r}", hint)
     if not isinstance(format, str) or not format:
         raise PlanError("files", "format is a text", f"found {format!r}", 'As format="csv".')
-    if meant := nearest(format, SPARKS_FORMATS - {format.lower()}):
+    if meant := nearest(format, (SPARKS_FORMATS | {*FORMATS}) - {format.lower()}):
         raise PlanError("files", f"no format {format!r}", "", meant)
     if reader not in (None, "spark"):
         raise PlanError("files", "reader is 'spark' or None", f"found {reader!r}")
@@ -393,7 +509,17 @@ def files(
             hint = f"Write {', '.join(f'{n}={v!r}' for n, v in value.items())}." if isinstance(value, Mapping) else ""
             what = f"found {name}={value!r}"
             raise PlanError("files", "the value of an option is a string, a number or a truth", what, hint)
-    return Files(path, format.lower(), _columns(schema), _bytes(at_once), reader, tuple(options.items()))
+    columns = _columns(schema)
+    where = Files(path, format.lower(), columns, _bytes(at_once), reader, tuple(options.items()))
+    lower = {field.name.lower() for field in columns or ()}
+    if clash := next((name for name in where.transport_columns if name in lower), None):
+        hint = "Columns of CSV go by place: give it another name; read JSON by a DataFrame of Spark's."
+        raise PlanError("files", f"column {clash!r} is that of malformed lines", "", hint)
+    if reader is not None and where.format in FORMATS and where.format not in SPARKS_FORMATS:
+        raise PlanError(
+            "files", f"Spark does not read {where.format} files", f"found reader={reader!r}", "Leave it out."
+        )
+    return where
 
 
 def files_from_json(entry: Mapping[str, Any]) -> Files:

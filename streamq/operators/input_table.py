@@ -100,7 +100,7 @@ def as_arrow(rows: Any, verb: str) -> pa.Table | None:
 
 def static_table(table: Any, verb: str = "join_table") -> InputTable:
     """Return a table that does not grow; raise SourceError for one that does, and for what is no table."""
-    static = input_table(table, verb)
+    static = input_table(table.static() if isinstance(table, Connector) else table, verb)
     if getattr(static.rows, "isStreaming", False):
         raise SourceError(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...).")
     return static

@@ -118,7 +118,8 @@ class Source(Operator):
     def item_columns(self, streaming: bool) -> dict[str, str]:
         """Return the columns of items beside the payload, by name, as SQL over the table."""
         items = self.item_rules.in_sql()
-        le, reason = check_starts(items.columns[LE], items.refusal, self, streaming, items.columns.get(RE))
+        end = items.columns.get(RE)
+        le, reason = check_starts(items.columns[LE], items.refusal, self, streaming, end, beside=self.beside)
         return {**items.columns, LE: le} | ({} if reason is None else {BAD: reason})
 
     def with_columns(self, names: Collection[str]) -> Source:
@@ -272,6 +273,7 @@ def check_starts(
     re: str | None = None,
     read: str | None = None,
     payload: Mapping[str, str] | None = None,
+    beside: Sequence[str] = (),
 ) -> tuple[str, str | None]:
     """Return a source's LE and ``__bad``, as SQL; under ``invalid="fail"`` the reason shows the lifetime.
 
@@ -279,7 +281,8 @@ def check_starts(
 
     All columns are SQL. ``re``: a row's end, if it has one. A batch raises when LE is read. ``read``: a
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
-    ``payload``: the payload's columns, unless they have their own names. ``streaming`` is False for a batch.
+    ``payload``: the payload's columns, unless they have their own names. ``beside``: the columns beside the events that the
+    reason shows, where they have values. ``streaming`` is False for a batch.
     """
     read = le if read is None else read
     if node.policy.invalid_in(streaming) != Invalid.FAIL:
@@ -292,7 +295,7 @@ def check_starts(
         return read, reason
     wrong = text_literal(f"streamq.errors.{InvalidEvent.__name__}: source {node.shown_name()}: a row is no event: ")
     mend = text_literal(f". {MEND_THE_SOURCE}")
-    message = f"concat({wrong}, {reason}, {_shown_payload(node, payload)}, {mend})"
+    message = f"concat({wrong}, {reason}, {_shown_payload(node, payload)}, {_shown_beside(beside)}, {mend})"
     raised = f"cast(raise_error({message}) as bigint)"
     # never NULL: Spark need not look for NULLs before it compares or joins by it
     return f"coalesce(CASE WHEN {refusal.is_wrong} THEN {raised} ELSE {read} END, 0L)", None
@@ -342,6 +345,13 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> str:
             value = f"concat('\\'', translate({value}, '\\n', ' '), '\\'')"
         parts += [text_literal(f"{', ' if number else ''}{field.name!r}: "), f"coalesce({value}, 'None')"]
     return f"concat({', '.join(parts)}, '}}')"
+
+
+def _shown_beside(names: Sequence[str]) -> str:
+    """Return the columns beside a row that have values as SQL, for an error."""
+    values = ((name, f"translate(cast({quote(name)} as string), '\\n', ' ')") for name in names)
+    parts = (f"coalesce(concat({text_literal(f'; {name}: ')}, {value}), '')" for name, value in values)
+    return f"concat({', '.join(parts)})" if names else "''"
 
 
 def _shown(ticks: str, axis: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from streamq.connectors.file_formats import ArrowFiles
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.stored_files import Files
 from streamq.connectors.written_tables import MergedTable, PostgresTable
@@ -34,6 +35,8 @@ def sink_of(argument: Any, verb: str) -> Sink:
             return DataSourceSink("parquet", {"path": argument})
         case Files() if argument.is_pattern:
             raise PlanError(verb, "a pattern is no sink", f"found {argument.path}", "Name a folder.")
+        case Files() if argument.format == ArrowFiles.name:
+            raise PlanError(verb, "Spark writes no arrow files", f"found {argument.path}", 'Say format="parquet".')
         case Files():
             return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
         case KafkaTopic():

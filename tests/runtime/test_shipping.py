@@ -24,8 +24,7 @@ import streamq as sq
 from streamq import functions
 from streamq.choices import OutputForm
 from streamq.compiler.results import Result, choose_egress, result_columns
-from streamq.connectors.file_formats import FORMATS
-from streamq.connectors.stored_files import FileReader
+from streamq.connectors.stored_files import FORMATS, FileReader
 from streamq.operators import Source, step, written_operators
 from streamq.operators.alter_lifetime import MovedRows
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -133,7 +132,11 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     steps = [step.ComputedColumns, step.FilteredRows, MovedRows]
     points = sq.points(pa.table({"at": [1], "v": [2]}), time="at", id="v").plan
     assert isinstance(points, Source)
-    splits = [*(FileReader(kind, points.columns, {}, 1) for kind in FORMATS.values()), points.rows_in_arrow, ItemPaths]
+    splits = [
+        *(FileReader(kind, points.columns, points.columns, {}, 1) for kind in FORMATS.values()),
+        points.rows_in_arrow,
+        ItemPaths,
+    ]
     (tmp_path / "shipped").write_bytes(
         dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners, splits))
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import gzip
+import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -14,9 +20,12 @@ from pyspark.sql import functions as F
 import streamq as sq
 from streamq import testing as t
 from streamq.connectors import stored_files
+from streamq.connectors.connector import schema_text
 from streamq.errors import NeedsSpark, PlanError, QueryFailed, SourceError
+from streamq.plan.schema import Field
 from streamq.runtime.arrow.values import python_rows
 from streamq.testing.backends import land
+from tests.connectors.hostile_lines import SCHEMA, hostile_lines
 
 NUMBERS = "i int, l bigint, y tinyint, x double, f float, e decimal(10,2)"
 COLUMNS = f"{NUMBERS}, b boolean, s string, d date, t timestamp, n timestamp_ntz"
@@ -133,6 +142,61 @@ def values(rows: list[dict[str, Any]]) -> list[Any]:
     )
 
 
+MALFORMED = "malformed"
+"""What stands for a row that is malformed."""
+
+
+def read_by_spark(spark: SparkSession, kind: str, path: Path, schema: str = COLUMNS) -> dict[str, list[str]]:
+    """The rows that Spark's own reader makes of files, by a file's name; a line that it notes as corrupt is malformed."""
+    reader = spark.read.format(kind).schema(f"{schema}, corrupt string").options(timeZone="UTC")
+    read = reader.option("columnNameOfCorruptRecord", "corrupt").load(str(path))
+    rows: dict[str, list[str]] = {}
+    for row in python_rows(
+        read.withColumns({"corrupt": F.isnotnull("corrupt"), "file": F.col("_metadata.file_name")}).toArrow()
+    ):
+        file, is_corrupt = row.pop("file"), row.pop("corrupt")
+        rows.setdefault(file, []).append(MALFORMED if is_corrupt else in_words(row))
+    return rows
+
+
+def read_by_workers(rows: pa.Table) -> list[str]:
+    """The rows of a product's table, in the same words."""
+    return [
+        in_words({name: value for name, value in row.items() if not name.startswith(MALFORMED)})
+        if row[MALFORMED] is None
+        else MALFORMED
+        for row in python_rows(rows)
+    ]
+
+
+def in_words(row: dict[str, Any]) -> str:
+    """A row with NaN and the sign of zeros as texts, as neither compares as such."""
+    return repr([str(v) if isinstance(v, float) and (math.isnan(v) or v == 0) else v for v in row.values()])
+
+
+def is_cut_by_spark(kind: str, line: bytes) -> bool:
+    """True for a line of which Spark reads a part, or another text, without a word: it is malformed here."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return True
+    if kind == "csv":
+        # a quote is open at the end of the line
+        return re.search(r'(^|,)"([^"\\]|\\.)*\\?$', text) is not None
+    # Spark's reader wraps a byte that is too large
+    if re.search(r'"y": (1[2-9]|2[0-5])[0-9]\b', text):
+        return True
+    start = text.strip(" \t")
+    return any(_is_json(start[:n]) for n in range(1, len(start)))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_each_text_is_what_spark_reads_or_an_error(spark: SparkSession, plain: None, tmp_path: Path, kind: str) -> None:
     cases = [
@@ -142,22 +206,157 @@ def test_each_text_is_what_spark_reads_or_an_error(spark: SparkSession, plain: N
     cases += [(text, False) for text in LINES[kind]]
     for number, (text, _) in enumerate(cases):
         (tmp_path / f"{number:03}.{kind}").write_bytes(text.encode())
-    read = sq.files(str(tmp_path), format=kind, schema=COLUMNS).frame(spark)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in python_rows(read.select("*", F.col("_metadata.file_name").alias("file")).toArrow()):
-        found.setdefault(row.pop("file"), []).append(row)
+    found = read_by_spark(spark, kind, tmp_path)
     wrong = []
     for number, (text, must) in enumerate(cases):
         name = f"{number:03}.{kind}"
         try:
-            ours = python_rows(sq.files(str(tmp_path / name), format=kind, schema=COLUMNS).in_memory("show"))
+            ours = read_by_workers(sq.files(str(tmp_path / name), format=kind, schema=COLUMNS).in_memory("show"))
         except NeedsSpark:
             if must:
                 wrong.append((text, "not read", found.get(name)))
             continue
-        if values(ours) != values(found.get(name, [])):
+        is_cut = MALFORMED in ours and any(is_cut_by_spark(kind, line.encode()) for line in text.split("\n"))
+        if ours != found.get(name, []) and not is_cut:
             wrong.append((text, ours, found.get(name)))
     assert not wrong, "\n".join(map(repr, wrong))
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_hostile_lines_are_what_spark_reads(spark: SparkSession, plain: None, tmp_path: Path, kind: str) -> None:
+    """Each line is the row that Spark reads, or malformed as Spark says, or where Spark drops a part; or Spark must read it."""
+    lines = hostile_lines(kind, 0, 1500)
+    clear = []
+    for line in lines:
+        (tmp_path / "line").write_bytes(line)
+        try:
+            rows = sq.files(tmp_path / "line", format=kind, schema=SCHEMA).in_memory("show").num_rows
+        except NeedsSpark:
+            continue
+        assert rows == bool(line.strip())
+        clear += [line] * rows
+    assert len(clear) > 0.85 * len(lines)
+    (tmp_path / "line").unlink()
+    (tmp_path / "all").write_bytes(b"\n".join(clear))
+    files = sq.files(tmp_path / "all", format=kind, schema=SCHEMA)
+    ours = read_by_workers(files.in_memory("show"))
+    (theirs,) = read_by_spark(spark, kind, tmp_path / "all", SCHEMA).values()
+    assert len(ours) == len(theirs) == len(clear)
+    # of JSON's -0 Spark makes 0.0: the zeros are equal
+    both = [
+        (line, *(row.replace("'-0.0'", "'0.0'") for row in rows))
+        for line, *rows in zip(clear, ours, theirs, strict=True)
+    ]
+    wrong = [
+        case for case in both if case[1] != case[2] and not (case[1] == MALFORMED and is_cut_by_spark(kind, case[0]))
+    ]
+    assert not wrong, "\n".join(map(repr, wrong[:20]))
+    counts = {ours.count(MALFORMED), len(ours) - ours.count(MALFORMED)}
+    assert min(counts) > 200
+    # as a batch, the workers read
+    assert sorted(read_by_workers(files.frame(spark).toArrow())) == sorted(ours)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_malformed_lines_are_alike_in_all_hosts(
+    spark: SparkSession, plain: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """They are dropped, or fail, or stand in the late output with file, place and bytes; by Spark's reader as well."""
+    monkeypatch.setattr(stored_files, "SHARE", 64)
+    good = [text_of(kind, "l", f"{n}") for n in range(40)]
+    bad = [b"{nope\n", b"\xff\n", text_of(kind, "l", "x").encode(), b"\n"]
+    (tmp_path / "in").mkdir()
+    data = b"".join([*(line.encode() for line in good[:20]), *bad, *(line.encode() for line in good[20:])])
+    (tmp_path / "in" / f"1.{kind}").write_bytes(data)
+    (tmp_path / "in" / f"2.{kind}.gz").write_bytes(gzip.compress(data))
+
+    def query(**how: Any) -> sq.Stream:
+        rows = sq.points(sq.files(tmp_path / "in", format=kind, schema=COLUMNS, **how), time="l", invalid="drop")
+        return rows.tumbling_window(10).select(n=sq.count())
+
+    answer = [{"n": 20, "start": n, "end": n + 10} for n in range(0, 40, 10)]
+    assert query().to_arrow().to_pylist() == answer
+    by_spark: dict[str, Any] = {"reader": "spark"} if kind == "json" else {"nullValue": ""}
+    hows: dict[str, dict[str, Any]] = {"workers": {}, "spark": by_spark}
+    for name, how in hows.items():
+        assert sorted(query(**how).to_df().toArrow().to_pylist(), key=repr) == sorted(answer, key=repr)
+        run = query(**how).run(
+            sink=str(tmp_path / f"{name}-out"), late_sink=str(tmp_path / f"{name}-late"), checkpoint=str(tmp_path / f"{name}-cp"),
+            trigger="available_now", finish=True, buckets=2,
+        )  # fmt: skip
+        text = run.explanation("physical")
+        assert ("rows are read as Arrow where they are combined" in text) == (name == "workers")
+        assert ("rows are read by Spark, because" in text) == (name != "workers")
+        out = spark.read.parquet(str(tmp_path / f"{name}-out")).drop("streamq_batch").toArrow().to_pylist()
+        assert sorted(out, key=repr) == sorted(answer, key=repr)
+        late = spark.read.parquet(str(tmp_path / f"{name}-late")).toArrow().to_pylist()
+        assert [row["reason"] for row in late] == ["malformed value"] * 6
+        marks = [json.loads(row["payload"]) for row in late]
+        lines = sorted(base64.b64decode(mark["malformed"]) for mark in marks)
+        if name == "workers":
+            assert lines == sorted([line.strip(b"\n") for line in bad[:3]] * 2)
+            for mark in marks:
+                assert data[mark["malformed_offset"] :].startswith(base64.b64decode(mark["malformed"]))
+        assert {mark["malformed_file"].rpartition("/")[2] for mark in marks} == {f"1.{kind}", f"2.{kind}.gz"}
+    files = sq.files(tmp_path / "in", format=kind, schema=COLUMNS)
+    for points in (sq.points(files, time="l"), sq.points(replace(files, reader="spark"), time="l")):
+        with pytest.raises(Exception, match=f"malformed value .*malformed_file: .*[12].{kind}"):
+            points.to_df().toArrow()
+    joined = sq.points(pa.table({"l": [1]}), time="l").with_columns(i=1).join_table(files, on="i")
+    for table in (
+        joined,
+        sq.points(spark.range(3), time="id").with_columns(i=1).join_table(replace(files, reader="spark"), on="i"),
+    ):
+        with pytest.raises(Exception, match="malformed line|MALFORMED_RECORD|FAILFAST"):
+            table.to_df().toArrow()
+    (tmp_path / "in" / f"3.{kind}").write_text(text_of(kind, "x", "0x1p3") if kind == "csv" else "{'l': 3}")
+    with pytest.raises(SourceError, match=f"3.{kind} is not read without Spark; .* Let Spark read it"):
+        query().run(sink="noop", trigger="available_now", buckets=2)
+
+
+def test_a_stream_that_spark_goes_on_with_has_the_same_rows(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Workers read what Spark computes with: a filter that Arrow does not compute, and a query without a stage."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("1,a\nx,b\n3,cc\n")
+    rows = sq.points(sq.files(tmp_path / "in", format="csv", schema="at bigint, k string"), time="at", name="s")
+    query = rows.where(F.soundex("k") != "").tumbling_window(10).select(n=sq.count())
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "cp")
+    run = query.run(sink=out, checkpoint=checkpoint, trigger="available_now", finish=True, buckets=2)
+    assert "rows are read by workers, and go through Spark, because Spark computes" in run.explanation("physical")
+    assert [row.n for row in spark.read.parquet(out).collect()] == [2]
+
+
+def test_arrow_and_orc_files(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Workers read both; of ORC what Spark reads, but for instants, which Spark alone does."""
+    written = spark.range(5).selectExpr(*[column for column in WRITTEN if not column.endswith(" AS t")])
+    written.repartition(1).write.orc(str(tmp_path / "orc"))
+    orc = sq.files(tmp_path / "orc", format="orc")
+    assert schema_text(orc.fields) == schema_text([Field(f.name, f.dataType) for f in written.schema.fields])
+    assert values(python_rows(orc.in_memory("show"))) == values(python_rows(orc.frame(spark).toArrow()))
+    spark.range(1).selectExpr("timestamp_seconds(id) AS at").write.orc(str(tmp_path / "at"))
+    files = sq.files(tmp_path / "at", format="orc")
+    assert files.not_split() == "only Spark reads column at of instants, whose zone the file does not say"
+    instants = sq.points(files, time="at")
+    with pytest.raises(NeedsSpark, match="show: column at of instants, whose zone"):
+        instants.show()
+    assert instants.to_df().count() == 1
+    table = pa.table({"at": range(40), "k": ["a", "b"] * 20, "t": pa.array([10**9] * 40, pa.timestamp("ns"))})
+    (tmp_path / "arrow").mkdir()
+    for name, new in (("1", pa.ipc.new_file), ("2", pa.ipc.new_stream)):
+        with new(str(tmp_path / "arrow" / f"{name}.arrow"), table.schema) as file:
+            file.write_table(table, max_chunksize=7)
+    for name, files in (("orc", orc), ("arrow", sq.files(tmp_path / "arrow", format="arrow"))):
+        rows = sq.points(files, time="id" if name == "orc" else "at")
+        query = rows.tumbling_window(10).select(n=sq.count())
+        answer = query.to_arrow().to_pylist()
+        assert sum(row["n"] for row in answer) == (5 if name == "orc" else 80)
+        assert sorted(query.to_df().toArrow().to_pylist(), key=repr) == answer
+        out = tmp_path / f"{name}-out"
+        run = query.run(
+            sink=str(out), checkpoint=str(tmp_path / f"{name}-cp"), trigger="available_now", finish=True, buckets=2
+        )
+        assert "rows are read as Arrow where they are combined" in run.explanation("physical")
+        assert sorted(spark.read.parquet(str(out)).toArrow().to_pylist(), key=repr) == answer
 
 
 TRIPS = [

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from streamq.choices import Invalid
 from streamq.runtime.arrow.columnar import concat, encode, split_by, with_column
 from streamq.runtime.arrow.values import python_rows
-from streamq.runtime.deltas import BAD, LAST_POINT, LE, NOW, start_reasons
+from streamq.runtime.deltas import BAD, LAST_POINT, LE, NOW, beside_names, start_reasons
 from streamq.runtime.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.groups import buckets_of
 from streamq.runtime.hosts.hosted_kernel import Channel
@@ -197,7 +197,9 @@ class Packer:
         if self.source.invalid == Invalid.FAIL:
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
             # the reason shows the row's lifetime in the form of the axis
-            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (python_rows(first) or [{}])[0])
+            beside = {name: rows.column(column)[0].as_py() for column, name in beside_names(rows).items()}
+            shown = {**(python_rows(first) or [{}])[0], **{n: v for n, v in beside.items() if v is not None}}
+            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), shown)
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
         if not self.late_output:

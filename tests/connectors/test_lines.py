@@ -1,0 +1,125 @@
+"""Lines of CSV and JSON are the same rows however a file is cut, and whoever parses them; what is no row is set aside."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.connectors import lines as lines_room
+from streamq.connectors.lines import LineFormat, Lines, lines_of
+from streamq.connectors.stored_files import FORMATS
+from streamq.connectors.text_values import Unclear
+from streamq.errors import InvalidEvent, PlanError, SourceError
+from streamq.plan.schema import Field
+from streamq.plan.spark_types import parse_fields
+from streamq.runtime.arrow.values import python_rows
+from tests.connectors.hostile_lines import SCHEMA, hostile_lines
+
+MARKS = ("malformed", "malformed_offset")
+COLUMNS = tuple(Field(f.name, f.dataType) for f in parse_fields(SCHEMA, "test"))
+
+
+def is_clear(kind: LineFormat, line: bytes) -> bool:
+    """False for a line that only Spark reads."""
+    try:
+        list(kind.parts(io.BytesIO(line), COLUMNS, {}))
+    except Unclear:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["csv", "json"])
+def test_a_file_is_the_same_rows_however_it_is_cut(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same line by line, in blocks that Arrow parses, in small pieces, and in shares."""
+    kind = FORMATS[name]
+    assert isinstance(kind, LineFormat)
+    clear = [line for line in hostile_lines(name, seed, 100) if is_clear(kind, line)]
+    assert len(clear) > 60
+    alone = [row for line in clear for table in kind.parts(io.BytesIO(line), COLUMNS, {}) for row in shown(table)]
+    # good rows beside each other are for Arrow
+    clear = [line for line in clear for _ in range(2)]
+    alone = [row for row in alone for _ in range(2)]
+    breaks = [b"\n", b"\r\n", b"\r"]
+    data = b"".join(line + breaks[n % (1 + seed % 3)] for n, line in enumerate(clear))
+    for few, chunk in ((lines_room.FEW, lines_room.CHUNK), (4, 500)):
+        monkeypatch.setattr(lines_room, "FEW", few)
+        monkeypatch.setattr(lines_room, "CHUNK", chunk)
+        for shares in (1, 2, 7):
+            rows = []
+            for number in range(shares):
+                for table in kind.parts(io.BytesIO(data), COLUMNS, {}, (number, shares)):
+                    rows += shown(table)
+                    for bad, offset in zip(*(table.column(n).to_pylist() for n in MARKS), strict=True):
+                        assert (bad is None) == (offset is None)
+                        assert bad is None or data[offset:].startswith(bad)
+            assert rows == alone
+    assert 20 < sum("'malformed': None" in row for row in alone) < len(alone) - 20
+
+
+def shown(table: pa.Table) -> list[str]:
+    """Rows as texts, as NaN equals nothing."""
+    return [repr(row) for row in python_rows(table.drop_columns(["malformed_offset"]))]
+
+
+def test_where_lines_begin() -> None:
+    def begins(data: bytes, share: tuple[int, int] = (0, 1)) -> list[bytes]:
+        parts: list[Lines] = list(lines_of(io.BytesIO(data), share, b" \t\r\n"))
+        return [line for part in parts for line in part]
+
+    assert begins(b"\xef\xbb\xbfa\n\n  \nb\rc\r\nd") == [b"a", b"b", b"c", b"d"]
+    assert begins(b"") == begins(b"\n\r\n \r") == begins(b"\xef\xbb\xbf") == []
+    data = b"a\r\nbb\rcc\n\nd\r\n"
+    for shares in range(1, 20):
+        assert [line for n in range(shares) for line in begins(data, (n, shares))] == [b"a", b"bb", b"cc", b"d"]
+
+
+def test_compressed_files_and_options(tmp_path: Path) -> None:
+    text = b'k,v\n"a ""b""",1\nc\\d,2\n"e,f",3\n'
+    (tmp_path / "1.csv.gz").write_bytes(gzip.compress(text[:9]) + gzip.compress(text[9:]))
+    (tmp_path / "2.csv.bz2").write_bytes(bz2.compress(text))
+    for name in ("3.csv.zst", "4.csv.lz4"):
+        with pa.output_stream(str(tmp_path / name)) as file:
+            file.write(text)
+    (tmp_path / "5.csv").write_bytes(text)
+    how: dict[str, Any] = {"format": "csv", "schema": "k string, v int", "header": True}
+    for file in sorted(tmp_path.iterdir()):
+        rows = sq.files(file, escape='"', **how).in_memory("show").to_pylist()
+        assert [row["k"] for row in rows] == ['a "b"', "c\\d", "e,f"]
+        with pytest.raises(
+            sq.StreamqError, match=r"quotes within quotes: \"a \"\"b.* if quotes are doubled, say escape="
+        ):
+            sq.files(file, **how).in_memory("show")
+    (tmp_path / "5.csv").rename(tmp_path / "5.csv.snappy")
+    with pytest.raises(sq.StreamqError, match="compressed as snappy"):
+        sq.files(tmp_path / "5.csv.snappy", **how).in_memory("show")
+    with pytest.raises(sq.StreamqError, match="quotes behind '!'"):
+        sq.files(tmp_path / "1.csv.gz", escape="!", **how).in_memory("show")
+
+
+def test_what_becomes_of_malformed_lines(tmp_path: Path) -> None:
+    """They are invalid rows in a query, and an error in a table."""
+    path = tmp_path / "trips.json"
+    path.write_text('{"at": 1, "k": "a"}\n{"at": "2", "k": "b"}\n{"at": 3, "k": "c"\n{"at": 4}\n')
+    files = sq.files(path, format="json", schema="at bigint, k string")
+    trips = sq.points(files, time="at", name="trips", invalid="drop")
+    assert trips.columns == ["k"]
+    assert trips.to_arrow().column("start").to_pylist() == [1, 4]
+    with pytest.raises(InvalidEvent, match=r"malformed value .*'malformed_file': '.*trips.json'") as caught:
+        sq.points(files, time="at", name="trips").show()
+    assert "'malformed_offset': 20" in str(caught.value)
+    again = sq.from_json(trips.to_json(), trips=pa.table({"at": [7], "k": ["z"]}))
+    assert again.to_arrow().num_rows == 1
+    with pytest.raises(
+        SourceError, match=r"join_table: .*trips.json has a malformed line; at byte 20: b'{\"at\": \"2\""
+    ):
+        sq.events([(1, 5, {"k": "a"})]).join_table(files, on="k").show()
+    with pytest.raises(PlanError, match="column 'malformed' is that of malformed lines"):
+        sq.files(path, format="json", schema="at bigint, malformed string")
