@@ -6,6 +6,7 @@ Lifetimes stay as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -15,18 +16,20 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, check_word
-from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch
+from streamq.connectors.connector import Connector
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, kind_of
 from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.operator import RowKey
 from streamq.operators.step import ArrowRows, SparkRows, Step, StepEffect
 from streamq.plan.footprint import Footprint
-from streamq.plan.node import Node, Verbs, node
+from streamq.plan.node import ADDED, Node, Verbs, node
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote, show_equality, shown_name
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.runtime.arrow.columnar import expand_ranges
 from streamq.runtime.arrow.overlap import matched_codes
 from streamq.runtime.arrow.values import Ints
+from streamq.time import TIMESTAMP, Duration, show_duration, ticks
 
 
 @node
@@ -100,12 +103,35 @@ class Explode(Step):
         return beside.with_payload({n: fields.get(n, beside.payload.get(n)) for n in self.schema.names}, self.schema)
 
 
+EACH_BATCH = "each batch"
+"""The word for a table that is read again in each micro-batch."""
+
+
+def check_refreshable(rows: Any, verb: str) -> None:
+    """Raise PlanError for rows that cannot be read again: those of anything but a connector."""
+    if not isinstance(rows, Connector):
+        hint = "Say where its rows are, as sq.files(...), or leave refresh out."
+        raise PlanError(verb, "refresh is of a table that is read again", f"found {kind_of(rows)}", hint)
+
+
+def _refresh_ticks(refresh: Duration, rows: Any) -> int:
+    """Return the microseconds after which rows are read again, 0 for each micro-batch.
+
+    Raises PlanError for rows that cannot be read again, and for a negative time, TimeError for what is no time.
+    """
+    check_refreshable(rows, "join_table")
+    every = 0 if refresh == EACH_BATCH else ticks(refresh, TIMESTAMP, "join_table")
+    if every < 0:
+        raise PlanError("join_table", f"refresh is {EACH_BATCH!r} or a duration", f"found {refresh!r}")
+    return every
+
+
 @node
 class JoinTable(Step):
     """Joins each event of ``input`` with the rows of ``table``, which has ``columns``, that are equal to it in ``on``.
 
     ``on`` are pairs (payload column, table column); NULL equals nothing. ``how``: inner or left. ``names`` are pairs of a table's
-    column and its name in the result.
+    column and its name in the result. ``refresh``: the microseconds after which a stream reads the table again, None for never.
     """
 
     input: Node
@@ -114,11 +140,15 @@ class JoinTable(Step):
     on: tuple[tuple[str, str], ...]
     how: JoinKind
     names: tuple[tuple[str, str], ...]
+    refresh: int | None = field(default=None, metadata=ADDED)
 
     title = "join_table"
     effect = StepEffect(drops=True, multiplies=True)
 
-    footprint = Footprint(keeps="none; the table is read once", cost="a hash join with the table")
+    @property
+    def footprint(self) -> Footprint:
+        read = "is read once" if self.refresh is None else "is read again"
+        return Footprint(keeps=f"none; the table {read}", cost="a hash join with the table")
 
     def _schema(self) -> Schema:
         """Return the stream's columns, then the table's by their new ``names``, which the verb has checked for clashes.
@@ -132,7 +162,9 @@ class JoinTable(Step):
 
     def detail(self) -> str:
         keys = ", ".join(show_equality(a, b) for a, b in self.on)
-        return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == JoinKind.INNER else f", {self.how}")
+        kind = "" if self.how == JoinKind.INNER else f", {self.how}"
+        every = show_duration(self.refresh, TIMESTAMP) if self.refresh else EACH_BATCH
+        return f"{self.table.removeprefix('#')} on {keys}{kind}{'' if self.refresh is None else f', refresh={every}'}"
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Join by Spark's own join on equal ``on`` columns; a left join keeps rows without a match, with NULLs."""
@@ -209,6 +241,7 @@ class ExpansionVerbs(Verbs):
         how: str = JoinKind.INNER,
         *,
         suffixes: tuple[str, str] | None = None,
+        refresh: Duration | None = None,
         name: str | None = None,
     ) -> Self:
         """Join each event with the rows of a static table that have equal ``on`` columns (NULL equals nothing).
@@ -217,6 +250,10 @@ class ExpansionVerbs(Verbs):
         keeps events without a match, with NULLs. ``suffixes[1]`` is appended to table columns whose names the stream has; a key
         column of one name on both sides is there once, as the stream's. Raises UnknownColumn, TypeMismatch, AmbiguousColumn,
         PlanError without a key, SourceError for a table that is streaming or none.
+
+        A stream has the table as it was at the start. ``refresh``, of a connector that is read without Spark: "each batch", or a
+        duration, ``"10 minutes"``, after which a micro-batch reads the table again. Which rows an event meets then depends on
+        when it is processed, and a micro-batch that is repeated after a crash may meet others. (docs/connectors.md)
 
         ::
 
@@ -251,7 +288,8 @@ class ExpansionVerbs(Verbs):
             names.append((f.name, f.name + suffixes[1] if clash and suffixes else f.name))
         check_names([*self.plan.schema.names, *(to for _, to in names)], "join_table")
         label = source_name(name)
-        joined = JoinTable(self.plan, label, columns, keys, JoinKind(how), tuple(names))
+        every = None if refresh is None else _refresh_ticks(refresh, static.rows)
+        joined = JoinTable(self.plan, label, columns, keys, JoinKind(how), tuple(names), every)
         derived = self._derive(joined)
         derived.tables = {**derived.tables, label: static.rows}
         return derived

@@ -27,8 +27,10 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import StreamLowering, build_frame, check_streaming, stateful_host
 from streamq.connectors.connector import Connector, Splits
+from streamq.connectors.refreshed_rows import refreshed_frame
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators import JoinTable, Source
+from streamq.operators.expansion import check_refreshable
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.expr import fold
 from streamq.plan.footprint import Expected
@@ -300,7 +302,11 @@ def _input_frames(
             check_streaming(node, frames[node.table], options.verb)
         elif isinstance(node, JoinTable):
             table = tables[node.table]
-            frames |= as_frames({node.table: table}, options.verb)
+            if node.refresh is not None:
+                check_refreshable(table, options.verb)
+                frames[node.table] = refreshed_frame(spark, table, node.refresh / 1_000_000)
+            else:
+                frames |= as_frames({node.table: table}, options.verb)
     return frames
 
 

@@ -182,7 +182,7 @@ def cases_of(
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
     """
-    plan, names = number_sources(without_zones(plan))
+    plan, names = number_sources(without_surroundings(plan))
     _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     query_scale = scale(plan)
@@ -193,10 +193,12 @@ def cases_of(
     return _cases_of(plan, intent, tables, intents or {}, calls, query_scale, near(plan), used, may_lack)
 
 
-def without_zones(plan: Node) -> Node:
-    """Return a plan whose sources read times in UTC, in which they are drawn: in other zones an hour may be there twice."""
+def without_surroundings(plan: Node) -> Node:
+    """Return a plan whose tables stay as they are, and whose sources read times in UTC: elsewhere an hour may be there twice."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
+        if isinstance(node, JoinTable):
+            return replace(node, input=inputs[0], refresh=None)
         return replace(node, zone=None) if isinstance(node, Source) and node.zone else node.with_children(inputs)
 
     return fold(plan, visit)

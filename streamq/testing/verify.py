@@ -30,7 +30,7 @@ from streamq.stream import Stream
 from streamq.testing.backends import session_of
 from streamq.testing.case import Case, VerificationFailed
 from streamq.testing.execution import BATCH, SPARK, in_process, on_spark
-from streamq.testing.generate import cases_of, without_zones
+from streamq.testing.generate import cases_of, without_surroundings
 from streamq.testing.intent import ANYTHING, MOSTLY, Intent
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.oracle import JUDGES, TooMuch
@@ -381,11 +381,11 @@ def _numbered(queries: Sequence[Stream]) -> tuple[Node, dict[str, str]]:
     Raises PlanError for queries on different time axes, and for two sources with one name.
     """
     if len(queries) == 1:
-        return number_sources(without_zones(queries[0].plan))
+        return number_sources(without_surroundings(queries[0].plan))
     root = Results.from_plans([query.plan for query in queries], "verify")
     # raises the error for two sources with one name
     without_policies(root)
-    return number_sources(without_zones(root))
+    return number_sources(without_surroundings(root))
 
 
 def _refuse(report: Verification) -> NoReturn:

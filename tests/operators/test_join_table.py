@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 import streamq as sq
+from streamq.connectors.refreshed_rows import RefreshedRows
+from streamq.errors import PlanError, TimeError
 from streamq.operators.input_table import static_table
+from streamq.testing.generate import without_surroundings
 from tests.judged import answer
 
 S = sq.events([(1, 5, {"zone": 1, "v": 3}), (2, None, {"zone": 2, "v": 4}), (3, 4, {"zone": None, "v": 5})])
@@ -45,3 +52,43 @@ def test_instants_keep_their_microseconds_whatever_their_unit() -> None:
         column = pa.array([None if at is None else at * factor for at in instants], pa.timestamp(unit))
         rows = static_table(pa.table({"at": column})).rows
         assert rows["at"].cast(pa.int64()).to_pylist() == instants
+
+
+def test_a_table_to_be_read_again(tmp_path: Path) -> None:
+    pq.write_table(CITIES, tmp_path / "1.parquet")
+    cities = sq.files(tmp_path)
+    joined = S.join_table(cities, "zone", refresh="10 minutes", name="cities")
+    assert joined.to_arrow().equals(S.join_table(CITIES, "zone").to_arrow())
+    assert "join_table cities on zone, refresh=10 minutes" in joined.explanation("logical")
+    assert "refresh=each batch" in S.join_table(cities, "zone", refresh="each batch").explanation("logical")
+    assert '"refresh": 600000000' in joined.to_json()
+    assert sq.from_json(joined.to_json(), S.tables).to_json() == joined.to_json()
+    # a verification has the table once
+    assert without_surroundings(joined.plan) == S.join_table(cities, "zone", name="cities").plan
+
+
+def test_refresh_is_refused_for_what_is_not_read_again(tmp_path: Path) -> None:
+    with pytest.raises(
+        PlanError, match="join_table: refresh is of a table that is read again; found pyarrow Table. Say"
+    ):
+        S.join_table(CITIES, "zone", refresh="each batch")
+    cities = sq.files(tmp_path, schema="zone bigint")
+    with pytest.raises(PlanError, match="join_table: refresh is 'each batch' or a duration; found '-1 minutes'"):
+        S.join_table(cities, "zone", refresh="-1 minutes")
+    with pytest.raises(TimeError, match="join_table: .*; found 'each row'"):
+        S.join_table(cities, "zone", refresh="each row")
+
+
+def test_rows_are_kept_as_long_as_is_said(tmp_path: Path) -> None:
+    zones = sq.files(tmp_path, schema="zone bigint")
+    each, hourly = RefreshedRows(zones, 0), RefreshedRows(zones, 3600)
+
+    def counts() -> list[int]:
+        return [sum(batch.num_rows for batch in reader([pa.record_batch({"id": [0]})])) for reader in (each, hourly)]
+
+    pq.write_table(CITIES.select(["zone"]), tmp_path / "1.parquet")
+    assert counts() == [4, 4]
+    pq.write_table(CITIES.select(["zone"]), tmp_path / "2.parquet")
+    assert counts() == [8, 4]
+    hourly.read_at -= 3600
+    assert counts() == [8, 8]

@@ -427,6 +427,53 @@ def test_a_query_over_files_is_one_line_for_every_host(spark: SparkSession, plai
     assert values(python_rows(query.to_df().toArrow())) == values(python_rows(query.to_arrow()))
 
 
+@pytest.mark.parametrize("is_windowed", [False, True])
+def test_a_stream_reads_a_refreshed_table_again(
+    spark: SparkSession, plain: None, tmp_path: Path, is_windowed: bool
+) -> None:
+    """The next micro-batch sees a file that is added, and that one is gone; without refresh it does not."""
+    trips, people, zones = ("at bigint, k string", "k string, name string", "k string, zone string")
+    land(tmp_path / "in", [t.table(trips, [(1, "a")])], 1)
+    land(tmp_path / "people", [t.table(people, [("a", "Anna")])], 1)
+    land(tmp_path / "zones", [t.table(zones, [("a", "Z1")])], 1)
+    query = sq.points(sq.files(tmp_path / "in"), time="at", name="trips")
+    query = query.join_table(sq.files(tmp_path / "people"), on="k", how="left", refresh="each batch")
+    query = query.join_table(sq.files(tmp_path / "zones"), on="k", how="left")
+    if is_windowed:
+        query = query.group_by("name", "zone").tumbling_window(1).select(n=sq.count())
+    run = query.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"), buckets=2)
+    try:
+        run.query.processAllAvailable()
+        land(tmp_path / "people", [t.table(people, [("b", "Bo")])], 2)
+        land(tmp_path / "zones", [t.table(zones, [("b", "Z2")])], 2)
+        land(tmp_path / "in", [t.table(trips, [(5, "a"), (5, "b")])], 2)
+        run.query.processAllAvailable()
+        land(tmp_path / "people", [t.table(people, [("a", "Ada")])], 3)
+        (tmp_path / "people" / "000001.parquet").unlink()
+        land(tmp_path / "in", [t.table(trips, [(9, "a"), (19, "c")])], 3)
+        run.query.processAllAvailable()
+    finally:
+        run.stop()
+    rows = sq.files(tmp_path / "out").in_memory("show").select(["start", "name", "zone"]).to_pylist()
+    expected = [(1, "Anna", "Z1"), (5, "Anna", "Z1"), (5, "Bo", None), (9, "Ada", "Z1"), (19, None, None)]
+    assert sorted(map(str, (tuple(row.values()) for row in rows))) == sorted(
+        map(str, expected[: 4 if is_windowed else 5])
+    )
+
+
+def test_a_refreshed_table_that_only_spark_reads_is_refused_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path / "in", [t.table("at bigint, k string", [(1, "a")])])
+    names = sq.files(tmp_path / "names", format="orc", schema="k string")
+    query = sq.points(sq.files(tmp_path / "in"), time="at").join_table(
+        names, on="k", refresh="each batch", name="names"
+    )
+    with pytest.raises(sq.StreamqError, match="join_table: orc files. Spark reads it"):
+        query.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"))
+    fixed = sq.from_json(query.to_json(), names=spark.range(0).selectExpr("'a' AS k"))
+    with pytest.raises(sq.StreamqError, match="run: refresh is of a table that is read again"):
+        fixed.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"))
+
+
 def of_three_kinds(folder: Path, readers: list[str | None]) -> sq.Stream:
     """A union over points of an id, in folders by day, intervals and edges; ``readers`` is that of each."""
     trips = sq.points(
