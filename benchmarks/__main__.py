@@ -35,6 +35,7 @@ MODULES = {
     "plots": "benchmarks.plots",
     "cost_by_change": "benchmarks.cost_by_change",
     "kafka_topic": "benchmarks.kafka_topic",
+    "file_streams": "benchmarks.file_streams",
     "importing": "benchmarks.importing",
 }
 

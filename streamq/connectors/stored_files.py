@@ -379,8 +379,9 @@ class Files(Connector):
         parts = path.rstrip("/").split("/")
         fixed = next((i for i, part in enumerate(parts) if WILD.search(part)), len(parts))
         begin = "/".join(parts[:fixed]) or "/"
-        if "{" in self.path:
-            raise NeedsSpark(verb, f"a pattern with braces: {self.path}", "", SPARK_READS)
+        wanted = [patterns_in_braces(part) for part in parts]
+        if any(part.count("{") != part.count("}") for part in parts):
+            raise NeedsSpark(verb, f"a pattern with braces around folders: {self.path}", "", SPARK_READS)
         try:
             (top,) = system.get_file_info([begin])
             if top.type == fs.FileType.NotFound:
@@ -396,7 +397,7 @@ class Files(Connector):
             folders = names[len(parts) : -1]
             if info.type != fs.FileType.File or len(names) < len(parts):
                 continue
-            if not all(fnmatchcase(name, part) for name, part in zip(names, parts, strict=False)):
+            if not all(any(fnmatchcase(name, p) for p in part) for name, part in zip(names, wanted, strict=False)):
                 continue
             if names[-1].startswith(("_", ".")) or not all("=" in name and name[0] not in "_." for name in folders):
                 continue
@@ -439,6 +440,15 @@ READ_BY_SPARK = 'Let Spark read it, in a session: sq.files(..., reader="spark"),
 
 WILD = re.compile(r"[*?\[{]")
 """The signs that make a part of a path a pattern."""
+
+
+def patterns_in_braces(part: str) -> list[str]:
+    """Return the patterns that a part of a path stands for: ``ab`` and ``ac`` for ``a{b,c}``."""
+    braces = re.search(r"\{([^{}]*)\}", part)
+    if braces is None:
+        return [part]
+    begin, end = part[: braces.start()], part[braces.end() :]
+    return [one for word in braces[1].split(",") for one in patterns_in_braces(f"{begin}{word}{end}")]
 
 
 def folder_value(text: str, field: Field, rows: int) -> pa.Array:

@@ -97,9 +97,11 @@ def typed_texts(texts: pa.Array, kind: t.DataType) -> tuple[pa.Array, Mask]:
 
 def plain_values(texts: pa.Array, kind: t.DataType) -> pa.Array | None:
     """Return the values of texts of a type if each is written in the type's signs alone, and Arrow reads all; else None."""
-    _, offsets, characters = texts.buffers()
-    if characters is None or not len(texts):
+    if texts.null_count == len(texts):
         return pa.nulls(len(texts), arrow_type(kind))
+    _, offsets, characters = texts.buffers()
+    if characters is None:
+        return None
     first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]]
     codes = np.frombuffer(characters, np.uint8)[first:last]
     if not IS_SIGN[type(kind)][codes].all():
@@ -107,12 +109,14 @@ def plain_values(texts: pa.Array, kind: t.DataType) -> pa.Array | None:
     count = len(texts) - texts.null_count
     if isinstance(kind, t.TimestampType | t.TimestampNTZType):
         # Arrow takes shorter forms of times, too
-        zones = np.count_nonzero(codes == ord("Z"))
+        zones = int(np.count_nonzero(codes == ord("Z")))
         if any(np.count_nonzero(codes == ord(sign)) != 2 * count for sign in "-:"):
             return None
         if zones not in (0, count) or (zones and isinstance(kind, t.TimestampNTZType)):
             return None
     try:
+        if isinstance(kind, t.TimestampType):
+            return _in_bounds((texts if zones else texts.cast(pa.timestamp("us"))).cast(INSTANT), kind)
         return _by_arrow(texts, kind)
     except pa.ArrowInvalid:
         return None
@@ -125,17 +129,18 @@ IS_SIGN: Mapping[type[t.DataType], Mask] = {
 
 
 def _by_arrow(texts: pa.Array, kind: t.DataType) -> pa.Array:
-    """Return the values of texts as Arrow reads them, instants in UTC where they have no zone.
+    """Return the values of texts as Arrow reads them, instants in UTC where they have no zone; raise pa.ArrowInvalid."""
+    if not isinstance(kind, t.TimestampType):
+        return _in_bounds(texts.cast(arrow_type(kind)), kind)
+    nothing = pa.scalar(None, pa.string())
+    has_zone = pc.match_substring_regex(texts, f"{ZONE}$")
+    zoned = pc.if_else(has_zone, texts, nothing).cast(INSTANT)
+    local = pc.if_else(has_zone, nothing, texts).cast(pa.timestamp("us"))
+    return _in_bounds(pc.coalesce(zoned, local.cast(INSTANT)), kind)
 
-    Raises pa.ArrowInvalid, also for times outside of the years that Python has.
-    """
-    if isinstance(kind, t.TimestampType):
-        nothing = pa.scalar(None, pa.string())
-        has_zone = pc.match_substring_regex(texts, f"{ZONE}$")
-        zoned = pc.if_else(has_zone, texts, nothing).cast(INSTANT)
-        values = pc.coalesce(zoned, pc.if_else(has_zone, nothing, texts).cast(pa.timestamp("us")).cast(INSTANT))
-    else:
-        values = texts.cast(arrow_type(kind))
+
+def _in_bounds(values: pa.Array, kind: t.DataType) -> pa.Array:
+    """Return values; raise pa.ArrowInvalid for times outside of the years that Python has."""
     if isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType):
         bounds = pc.min_max(values.cast(pa.timestamp("us")).cast(pa.int64()))
         if bounds["min"].is_valid and not FIRST <= bounds["min"].as_py() <= bounds["max"].as_py() <= LAST:

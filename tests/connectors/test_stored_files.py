@@ -83,8 +83,10 @@ def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:
     assert rows_of(f"file:{tmp_path}") == rows_of(f"file://{tmp_path}") == [{"at": 1}]
     assert rows_of(tmp_path / "*" / "[3-4].parquet") == [{"at": 4}]
     assert rows_of(tmp_path / "mo*") == [{"at": 4}]
-    with pytest.raises(NeedsSpark, match="show: a pattern with braces"):
-        rows_of(tmp_path / "{1,2}.parquet", schema="at bigint")
+    assert rows_of(tmp_path / "{more,none}" / "{1,{3,4}}.parquet") == [{"at": 4}]
+    assert rows_of(tmp_path / "{1,9}.par{quet,ket}") == [{"at": 1}]
+    with pytest.raises(NeedsSpark, match="show: a pattern with braces around folders"):
+        rows_of(tmp_path / "{more/4,1}.parquet", schema="at bigint")
     with pytest.raises(SourceError, match=r"show: no file fits .*/x\*. Look at the path."):
         rows_of(tmp_path / "x*", schema="at bigint")
     with pytest.raises(SourceError, match=r"show: nothing at .*none; .* does not exist. Look at the path."):
