@@ -16,7 +16,6 @@ from streamq.choices import check_word
 from streamq.connectors.connector import Connector, Options, Splits, option_values, schema_text, without_secrets
 from streamq.connectors.messages import MALFORMED, PARSED, WHOLE_VALUES, MessageReader, decodable
 from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
-from streamq.plan.lowering import map_in_arrow
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
 
@@ -194,11 +193,7 @@ class KafkaTopic(Connector):
         return messages.select("value", *names)
 
     def _decoded(self, messages: DataFrame) -> DataFrame:
-        columns = t.StructType([t.StructField(field.name, field.type) for field in self.fields])
-        read = self._reader([field.name for field in self.fields])
-        return map_in_arrow(
-            messages, lambda batches: (part for b in batches for rows in read(b) for part in rows.to_batches()), columns
-        )
+        return Splits(messages, self._reader([field.name for field in self.fields])).decoded(self.fields)
 
     def _reader(self, columns: Collection[str]) -> MessageReader:
         return MessageReader(

@@ -78,6 +78,12 @@ def test_a_value_of_json_is_a_row_or_malformed(seed: int) -> None:
         assert shown == {name: (right or {}).get(name) for name in names}, value
 
 
+def test_a_decimal_with_too_many_digits_is_malformed() -> None:
+    values = [b'{"e": 123.45}', b'{"e": 1000}', b'{"e": 1.255}', b'{"e": -999.99}']
+    rows = decoded("json", "e decimal(5,2)", values)
+    assert [row[MALFORMED] for row in rows] == [None, *values[1:3], None]
+
+
 def test_values_of_csv_and_whole_values() -> None:
     rows = {
         b'1,2024-05-01T12:00:00Z,"a,b",1.5': (1, "2024-05-01 12:00:00+00:00", "a,b", 1.5),
