@@ -55,8 +55,10 @@ def _with_held_rows(plan: Node, shared: frozenset[str]) -> Node:
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, EvaluatedOperator):
             return node.with_children(inputs)
+        if node.digest not in shared:
+            return node
         factory = node.evaluation.factory
-        return _copy(node) if node.digest in shared and factory.can_hold and not factory.always_holds else node
+        return _copy(node) if factory.can_hold and not factory.always_holds else node
 
     return fold(plan, visit)
 

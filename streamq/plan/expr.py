@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -388,7 +389,7 @@ class Col(Expr):
     def __post_init__(self) -> None:
         """Compute the digest as for any node; a plan has more columns than all else, so their JSON is written at once."""
         if self.origin is None and isinstance(self.name, str):
-            self._set_digest(f'["Col", {json.dumps(self.name)}, null]')
+            self._set_digest(f'["Col", {encode_basestring_ascii(self.name)}, null]')
         else:
             super().__post_init__()
 

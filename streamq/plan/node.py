@@ -134,7 +134,8 @@ class Node:
         object.__setattr__(self, "height", 1 + max((child.height for child in self.children), default=0))
         object.__setattr__(self, "schema", self._schema())
         traits = self._traits()
-        object.__setattr__(self, "traits", replace(traits, longest=1) if self.schema.shape == POINT else traits)
+        is_longer = self.schema.shape == POINT and traits.longest != 1
+        object.__setattr__(self, "traits", replace(traits, longest=1) if is_longer else traits)
         fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
@@ -148,7 +149,7 @@ class Node:
     def _traits(self) -> Traits:
         traits = reduce(or_, (child.traits for child in self.children), NO_ROWS)
         # rows of several inputs may meet in lifetimes that end
-        return replace(traits, endless=traits.endless and len(self.children) == 1)
+        return replace(traits, endless=False) if traits.endless and len(self.children) != 1 else traits
 
     @property
     def title(self) -> str:

@@ -392,8 +392,9 @@ def narrow_join(join: Join | WindowedJoin, wanted: frozenset[str], of_pairs: fro
 
 def only_columns(source: Node, names: Collection[str]) -> Node:
     """Return a node with only the columns ``names``, in its order; the node itself if it has no other."""
-    columns = tuple((name, Col(name)) for name in source.schema.names if name in names)
-    return source if len(columns) == len(source.schema.names) else Select(source, columns)
+    if all(name in names for name in source.schema.names):
+        return source
+    return Select(source, tuple((name, Col(name)) for name in source.schema.names if name in names))
 
 
 def why_not_prune_columns(node: Node) -> str | None:
