@@ -16,14 +16,14 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.results import Results, choose_egress
+from streamq.compiler.results import Egress, Results, choose_egress
 from streamq.compiler.rewriter import Consumer, consumers
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, StreamqWarning
-from streamq.operators import Union, Where
+from streamq.operators import Source, Union, Where
 from streamq.plan.expr import Lit
-from streamq.plan.node import Node, number_sources
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.deltas import LE, RE
 from streamq.windows import Hopping, Snapshot
@@ -56,6 +56,33 @@ def check_columns_sent() -> None:
 
 def test_columns_sent() -> None:
     check_columns_sent()
+
+
+WIDE = "at bigint, k string, a bigint, b bigint, c bigint, d bigint"
+P, Q = (sq.points(t.table(WIDE, []), time="at", name=name) for name in "PQ")
+OF_PATTERN = "EVENT E WHEN SEQUENCE(P AS x, Q AS y, 5) WHERE CorrelationKey(k, EQUAL) AND x.a > y.b OUTPUT x.c AS c"
+
+
+@pytest.mark.parametrize(
+    ("queries", "read"),
+    [
+        ([P.group_by("k").tumbling_window(4).select(n=sq.sum("a"))], {"P": "ka"}),
+        (
+            [P.group_by("k").tumbling_window(4).select(n=sq.sum("a")), P.where(sq.col("b") > 1).select("c")],
+            {"P": "kabc"},
+        ),
+        ([P.join(Q, on="k", how="semi").select("d"), P.clip(Q, on="a").select("b")], {"P": "kabd", "Q": "ka"}),
+        ([sq.cedr(OF_PATTERN, P=P, Q=Q), P.select("d")], {"P": "kacd", "Q": "kb"}),
+        ([P.select("a"), P.distinct_ids(3, id="k").select("a")], {"P": "kabcd"}),
+    ],
+)
+def test_results_together_read_the_columns_that_each_of_them_reads(
+    queries: list[sq.Stream], read: dict[str, str]
+) -> None:
+    plans, _ = number_sources(Results.from_plans([query.plan for query in queries]))
+    program = compile_stages(plans, Options(egresses=(Egress(),) * len(queries), buckets=2))
+    sources = {node.table: "".join(node.schema.names) for node in nodes(program.plan) if isinstance(node, Source)}
+    assert sources == read
 
 
 def test_the_windows_that_events_come_to() -> None:
