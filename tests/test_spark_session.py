@@ -9,17 +9,23 @@ import sys
 import tomllib
 import venv
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
+import pyspark
 import pytest
+from packaging.requirements import Requirement
 
 import streamq as sq
 from streamq.errors import SessionError
+from streamq.run.session.connector_needs import CONNECTORS, KAFKA
 from streamq.run.session.findings import (
     CONNECT_NEEDS,
     DRIVER_NEEDS,
     Finding,
     Interpreter,
+    PackageNeed,
     Report,
     check_interpreter,
     check_java,
@@ -234,7 +240,7 @@ def test_nobody_answers_at_a_connect_address() -> None:
 def test_doctor_looks_at_all_and_raises_once(tmp_path: Path) -> None:
     environ = java(tmp_path, "11.0.2")
     report = doctor(master="local[1]", worker="/nowhere/python", environ=environ)
-    assert [f.subject for f in report.findings] == ["driver", "Java", "worker"]
+    assert [f.subject for f in report.findings] == ["driver", "Java", "worker", "kafka", "delta", "postgres"]
     assert [p.subject for p in report.problems] == ["Java", "worker"]
     assert not report.ok
     with pytest.raises(SessionError) as raised:
@@ -249,7 +255,7 @@ def test_doctor_looks_at_all_and_raises_once(tmp_path: Path) -> None:
 
 def test_doctor_leaves_a_cluster_s_workers_alone(tmp_path: Path) -> None:
     report = doctor(master="spark://host:7077", worker="/nowhere/python", environ=java(tmp_path, "17"))
-    assert [f.subject for f in report.findings] == ["driver", "Java"]
+    assert [f.subject for f in report.findings][:3] == ["driver", "Java", "kafka"]
     assert report.ok
 
 
@@ -321,6 +327,20 @@ def test_the_doctor_asks_for_what_pyproject_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["connect"]
     assert {str(need) for need in (*DRIVER_NEEDS, *CONNECT_NEEDS)} <= set(wanted)
+
+
+def test_the_doctor_knows_what_connectors_need() -> None:
+    release = {"4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.2.0"}[pyspark.__version__[:3]]
+    jar = f"sq.session(kafka=True) brings org.apache.spark:spark-sql-kafka-0-10_2.13:{release}"
+    assert KAFKA.finding(None).observed == f"{jar}; confluent-kafka {metadata.version('confluent-kafka')}"
+    missing = replace(KAFKA, package=PackageNeed("confluent-kafka", "no_such_module"))
+    assert (
+        missing.finding(None).observed == f'{jar}; without confluent-kafka, for its sink: pip install "streamq[kafka]"'
+    )
+    assert missing.finding(None).ok
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for need in CONNECTORS:
+        assert [Requirement(line).name for line in project[need.name]] == [need.package.package]
 
 
 def test_pins_satisfy_the_doctor() -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -16,6 +17,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
+from streamq.run.session.connector_needs import KAFKA
 from streamq.run.session.findings import active_session, doctor, master_of
 from streamq.run.session.spark_session import REQUIRED, session
 
@@ -64,7 +66,10 @@ def test_a_second_call_returns_the_active_session(spark: SparkSession) -> None:
     assert session("other name") is spark
     assert session(master="local[2]", config={"spark.driver.memory": "3g"}) is spark
     assert master_of(spark) == "local[2]"
-    assert [f.subject for f in doctor().findings] == ["driver", "Java", "worker"]
+    assert [f.subject for f in doctor().findings] == ["driver", "Java", "worker", "kafka", "delta", "postgres"]
+    (kafka,) = (f for f in doctor().findings if f.subject == "kafka")
+    assert " fits, and the session has it; confluent-kafka " in kafka.observed
+    assert not replace(KAFKA, name="no_such_format").is_in(spark)
 
 
 def test_a_second_call_changes_what_can_be_changed(spark: SparkSession) -> None:

@@ -450,8 +450,8 @@ def doctor(
 
     It checks the active session if there is one and no ``master`` is passed, else the session that :func:`session` would start;
     ``master``, ``worker`` (an interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark
-    Connect and the workers of a cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a
-    SessionError.
+    Connect and the workers of a cluster are on other machines and are not checked. A line for each connector says which of
+    its packages are there, and which release of Spark's connector fits. With ``raise_on_problem``, problems raise a SessionError.
     """
     environ = os.environ if environ is None else environ
     active = active_session() if master is None else None
@@ -477,10 +477,12 @@ def doctor(
             findings.append(probed)
         else:
             findings += check_interpreter("worker", probed, WORKER_NEEDS, driver.python)
-    report = Report(tuple(findings))
     if raise_on_problem:
-        report.raise_problems()
-    return report
+        Report(tuple(findings)).raise_problems()
+        return Report(tuple(findings))
+    from streamq.run.session.connector_needs import CONNECTORS
+
+    return Report((*findings, *(connector.finding(active) for connector in CONNECTORS)))
 
 
 def check_driver_and_workers(spark: SparkSession, verb: str) -> None:

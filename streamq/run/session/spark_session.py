@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamq.errors import SessionError, check_keywords, sentence, warn
+from streamq.run.session.connector_needs import KAFKA
 from streamq.run.session.findings import (
     SUBMITTED,
     active_session,
@@ -113,9 +114,6 @@ EMBEDDED = {
 """Settings of a Spark inside this process, which needs no UI and no connections from other machines."""
 
 
-KAFKA = {(4, 1): "4.1.1", (4, 2): "4.2.0", (4, 3): "4.2.0"}
-"""The release of Spark's connector for Kafka that a release of PySpark takes; others take the one of their own version."""
-
 OF_SPARK = (
     "org.apache.hadoop:*,org.slf4j:*,com.google.code.findbugs:*,org.scala-lang.modules:*,org.lz4:*,org.xerial.snappy:*"
 )
@@ -124,24 +122,8 @@ OF_SPARK = (
 
 def with_kafka(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings with which Spark fetches its connector for Kafka from Maven, beside the packages that these name."""
-    from pyspark import __version__
-
-    release = tuple(int(part) for part in __version__.split(".")[:2])
-    connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{KAFKA.get((release[0], release[1]), __version__)}"
-    packages = [*filter(None, [settings.get("spark.jars.packages")]), connector]
+    packages = [*filter(None, [settings.get("spark.jars.packages")]), KAFKA.coordinates]
     return {"spark.jars.excludes": OF_SPARK, **settings, "spark.jars.packages": ",".join(packages)}
-
-
-def has_kafka(spark: SparkSession) -> bool:
-    """Return True if a session has Spark's connector for Kafka."""
-    from pyspark.errors import AnalysisException
-
-    named = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "topic"}
-    try:
-        spark.read.format("kafka").options(**named).load()
-    except AnalysisException:
-        return False
-    return True
 
 
 @check_keywords
@@ -167,7 +149,7 @@ def session(
     active = active_session()
     if active is not None:
         adopted = _adopted(active, master, wanted)
-        if kafka and not has_kafka(adopted):
+        if kafka and not KAFKA.is_in(adopted):
             stop = "Stop it first: SparkSession.active().stop()"
             raise SessionError("session", "the active session has no connector for Kafka", "", stop)
         return adopted
