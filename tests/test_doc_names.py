@@ -35,6 +35,7 @@ TICKED = re.compile(r"`([^`\n]+)`")
 ELSEWHERE = {
     "_change_type": "a column of Delta's and Spark's change feeds",
     "maxOffsetsPerTrigger": "an option of Spark's Kafka source",
+    "mergeSchema": "an option of Spark's Parquet reader",
     "timeMode": "an argument of Spark's transformWithState",
     "logout": "a column of an example",
     "cpu": "a column of an example",

@@ -41,6 +41,12 @@ class ResultRequest:
         form = choose_word(OutputForm, self.output, "output", verb)
         return choose_egress(self.query.plan, form, ctis=self.ctis, stamped=self.stamped, verb=verb)
 
+    def row_form(self, *, with_columns: bool) -> str:
+        """Return a text that differs for rows that may not be in one folder: of another output or, if asked, other columns."""
+        columns = ", ".join(f"{field.name} {field.type.simpleString()}" for field in self.query.plan.schema.fields)
+        own = f" of {columns}" * with_columns
+        return f"{'stamped ' * self.stamped}{self.output} rows{' with CTIs' * self.ctis}{own}"
+
 
 def split_sink(argument: SinkArgument, verb: str) -> Sink:
     """Return a sink that can write single micro-batches; raise PlanError for any other argument."""
@@ -196,6 +202,7 @@ class RunOptions:
     def folder_forms(self, before: Folders, checkpoint: Checkpoint) -> Folders:
         """Return the names of the folders that rows are written into, each with the form of its rows.
 
+        That names their columns, except in a folder of several results, which has the columns of all that it has ever had.
         ``before``: those of the checkpoint so far. Spark's log of a folder begins with the first micro-batch, so a folder that is
         new on a checkpoint with micro-batches is written in a folder a micro-batch.
         """
@@ -210,9 +217,9 @@ class RunOptions:
             is_split = checkpoint.has_begun()
         how = BY_MICRO_BATCH if is_split else IN_SPARKS_LOG
         late = [] if self.late_sink is None else [(folder_name(self.late_sink), f"late rows, {BY_MICRO_BATCH}")]
-        written = [(name, f"{'stamped ' * r.stamped}{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own]
-        # in the order in which they are written; the results in one folder, which is the last, have one form
         shared = None if self.folder is None else folder_name(self.folder)
+        written = [(name, f"{request.row_form(with_columns=name != shared)}, {how}") for request, name in own]
+        # in the order in which they are written; the results in one folder, which is the last, have one form
         return (*sorted(dict.fromkeys(written), key=lambda of: of[0] == shared), *late)
 
     @property

@@ -89,6 +89,13 @@ def test_a_run_goes_on_with_another_query_sink_and_number_of_results(
         run(s.group_by("k").session_window(3).select(n=sq.count()), tmp_path, "out5")
     with pytest.raises(CheckpointError, match="a sink has rows of another form; .*, and would get changelog rows"):
         run(counted(s), tmp_path, "out4", output="changelog")
+    with pytest.raises(CheckpointError) as raised:
+        # a column more, which Spark would not show beside the files that lack it
+        run(counted(s).with_columns(more=sq.lit(1)), tmp_path, "out4")
+    own = "out4 has final rows of k string, n bigint, most bigint, a folder a micro-batch"
+    assert f"{own}, and would get final rows of k string, n bigint, most bigint, more int, a folder" in str(
+        raised.value
+    )
     with pytest.raises(CheckpointError, match="its groups are in 2 buckets, now 3: pass buckets=2.*sq.migrate"):
         run(counted(s), tmp_path, "out4", buckets=3)
     arrive(tmp_path, 4, FILES)

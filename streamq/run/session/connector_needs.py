@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streamq.run.failure import is_sparks
 from streamq.run.session.findings import Finding, PackageNeed, this_interpreter
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ class ConnectorNeed:
 
     def is_in(self, spark: SparkSession) -> bool:
         """Return True if a session reads the connector's format."""
-        from pyspark.errors import AnalysisException
-
         try:
             # through Spark Connect nothing is looked up before the schema is asked for
             _ = spark.read.format(self.name).options(**self.options).load().schema
-        except AnalysisException:
+        except Exception as error:
+            if not is_sparks(error):
+                raise
             return False
         return True
 

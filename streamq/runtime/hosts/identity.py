@@ -17,7 +17,7 @@ from streamq.runtime.hosts.readings import TALLIES
 from streamq.runtime.state.baskets import Baskets
 from streamq.runtime.time.progress import CLOCKS
 
-STATE_VERSION = 40
+STATE_VERSION = 41
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
