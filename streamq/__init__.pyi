@@ -66,6 +66,7 @@ from .progress_policies import follow as follow
 from .progress_policies import generate as generate
 from .reading import from_json as from_json
 from .run.run_verbs import explain_all as explain_all
+from .run.run_verbs import publish as publish
 from .run.run_verbs import result as result
 from .run.run_verbs import run_all as run_all
 from .run.session.findings import doctor as doctor
@@ -81,6 +82,7 @@ from .sources.literal import events as events
 from .sources.literal import insert as insert
 from .sources.literal import retract as retract
 from .sources.physical import physical as physical
+from .sources.physical import subscribe as subscribe
 from .stream import Stream as Stream
 from .user_code.module import filters_on as filters_on
 from .user_code.module import mergeable as mergeable

@@ -37,7 +37,8 @@ class LocalRun:
 
     ``identity``: that of the queries, which may go on from the state of others; None: the state is known to be theirs.
     ``stores``: the state, by stage and bucket. ``late``: the late rows so far. ``totals``: the counts of late rows, by stage and
-    bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number.
+    bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number;
+    ``promises``: those of the last micro-batch, as lifetimes.
     ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last
     micro-batch that had input. ``observer`` receives the rows of every node. ``time_bins`` are the sizes of state's bins of time.
     """
@@ -48,6 +49,7 @@ class LocalRun:
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     ctis: dict[int, int] = field(default_factory=dict)
+    promises: dict[int, pa.Table] = field(default_factory=dict)
     deltas: list[pa.Table] = field(default_factory=list)
     readings: Readings = NO_READINGS
     observer: Observer = NOBODY
@@ -133,8 +135,9 @@ class LocalRun:
     def _without_ctis(self, result: Result, deltas: pa.Table) -> pa.Table:
         """Return the deltas of a result without CTIs; with such an egress its entry in ``ctis`` is then the greatest."""
         if result.egress.ctis:
-            deltas, cti = split_ctis(deltas)
-            self.ctis[result.number] = max(self.ctis.get(result.number, MINUS_INFINITY), cti)
+            deltas, self.promises[result.number] = split_ctis(deltas)
+            for cti in self.promises[result.number].column(0).to_pylist()[-1:]:
+                self.ctis[result.number] = cti
         return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:

@@ -67,12 +67,14 @@ class Connector(ABC):
     ``title``: its kind, in errors. ``is_decoded``: True if workers make the rows of a stream even where Spark goes on with them.
     ``transport_columns``: those that the transport adds, which a source has beside its events.
     ``parts``: those by which rows are in order, so that progress is of each part; none if it is of the whole.
+    ``keeps_position``: a checkpoint keeps where a stream has begun, beside Spark's offsets.
     """
 
     title: ClassVar[str]
     is_decoded: bool = False
     transport_columns: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    keeps_position: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -114,6 +116,14 @@ class Connector(ABC):
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows that are there, and those to come, as a streaming DataFrame; raises Spark's own errors."""
+
+    def position(self) -> str:
+        """Return, as a line, where a stream would begin now; for connectors that keep a position."""
+        raise NotImplementedError(self.title)
+
+    def at_position(self, position: str) -> Connector:
+        """Return the rows from a position on; raise SourceError if they are no longer there."""
+        raise NotImplementedError(position)
 
 
 def without_secrets(options: Options) -> dict[str, Any]:

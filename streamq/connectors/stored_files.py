@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
@@ -221,16 +221,24 @@ class Files(Connector):
     def in_memory(self, verb: str) -> pa.Table:
         if what := self._only_spark():
             raise NeedsSpark(verb, what, "", SPARK_READS)
-        tables = [pa.table({f.name: pa.array([], arrow_type(f.type)) for f in self.fields})]
-        for file in self._files(verb):
+        empty = pa.table({f.name: pa.array([], arrow_type(f.type)) for f in self.fields})
+        return pa.concat_tables([empty, *self._tables(self._files(verb), empty.column_names, verb)])
+
+    def newest_first(self, columns: Collection[str], verb: str) -> Iterator[pa.Table]:
+        """Yield these columns of the rows, those of files that were written last first; raises what ``in_memory`` does."""
+        files = sorted(self._files(verb), key=lambda file: file.mtime_ns or 0, reverse=True)
+        return self._tables(files, columns, verb)
+
+    def _tables(self, files: Iterable[fs.FileInfo], columns: Collection[str], verb: str) -> Iterator[pa.Table]:
+        """Yield these columns of the rows of some files, part by part."""
+        for file in files:
             try:
-                tables += self._reader([field.name for field in self.fields]).parts(self._place[0], file.path)
+                yield from self._reader(columns).parts(self._place[0], file.path)
             except Unclear as error:
                 wrong = f"{file.path} is not read without Spark"
                 raise NeedsSpark(verb, wrong, str(error), error.hint or READ_BY_SPARK) from error
             except (pa.ArrowException, OSError) as error:
                 raise SourceError(verb, f"{file.path} is not read", _first_line(error), "Mend or remove it.") from error
-        return pa.concat_tables(tables)
 
     def _only_spark(self) -> str:
         """Return what only Spark reads, a format, an option or a column; "" if it is read without Spark, too."""
@@ -409,7 +417,7 @@ class Files(Connector):
             raise SourceError(verb, f"no file fits {self.path}", "", "Look at the path.")
 
     def _finished(self, system: fs.FileSystem, folder: str, below: list[fs.FileInfo]) -> set[str] | None:
-        """Return the paths of the files that a stream of Spark's has finished, from its log; None without a log."""
+        """Return the paths of the files that a stream of Spark's has finished, from its log, maybe none; None without a log."""
         entries: dict[int, fs.FileInfo] = {}
         for info in below:
             parent, _, name = info.path.rpartition("/")
@@ -418,7 +426,7 @@ class Files(Connector):
                 if compact in ("", "compact") and (int(number) not in entries or compact):
                     entries[int(number)] = info
         if not entries:
-            return None
+            return set() if any(info.path == f"{folder}/{LOG}" for info in below) else None
         first = max((number for number, info in entries.items() if info.path.endswith(".compact")), default=0)
         paths: set[str] = set()
         for number in sorted(number for number in entries if number >= first):
@@ -520,7 +528,7 @@ def files(
             what = f"found {name}={value!r}"
             raise PlanError("files", "the value of an option is a string, a number or a truth", what, hint)
     columns = _columns(schema)
-    where = Files(path, format.lower(), columns, _bytes(at_once), reader, tuple(options.items()))
+    where = Files(path, format.lower(), columns, bytes_of(at_once, "files"), reader, tuple(options.items()))
     lower = {field.name.lower() for field in columns or ()}
     if clash := next((name for name in where.transport_columns if name in lower), None):
         hint = "Columns of CSV go by place: give it another name; read JSON by a DataFrame of Spark's."
@@ -546,13 +554,11 @@ def _columns(schema: t.StructType | str | None) -> tuple[Field, ...] | None:
     return None if schema is None else tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "files"))
 
 
-def _bytes(at_once: int | str | None) -> int | None:
+def bytes_of(at_once: int | str | None, verb: str) -> int | None:
     """Return a number of bytes, at least 1, from a number or a text such as "64 MB"; raise PlanError for anything else."""
     text = str(at_once).upper() if isinstance(at_once, str | int) and not isinstance(at_once, bool) else ""
     match = re.fullmatch(r"(\d+)\s*([KMG]?B|)", text)
     count = 0 if match is None else int(match.group(1)) * UNITS[match.group(2)]
     if at_once is not None and not count:
-        raise PlanError(
-            "files", "at_once is a number of bytes, at least 1", f"found {at_once!r}", 'As at_once="64 MB".'
-        )
+        raise PlanError(verb, "at_once is a number of bytes, at least 1", f"found {at_once!r}", 'As at_once="64 MB".')
     return count or None

@@ -119,7 +119,7 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     le, items, progress = F.col(LE), node.items, node.policy.progress
     starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
     is_cti = items.ctis if progress.takes_ctis else None
-    ctis = F.lit(None).cast("bigint") if is_cti is None else F.when(is_cti.on_spark(), le)
+    ctis = F.lit(None).cast("bigint") if is_cti is None else F.when(is_cti.on_spark() & (le < INFINITY), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
     start_cti = None if progress.steps is None else progress.steps.cti(TickSql("__start"), SQL)

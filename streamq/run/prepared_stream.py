@@ -46,7 +46,7 @@ from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
-from streamq.run.storage.files import WRITABLE
+from streamq.run.storage.files import WRITABLE, read_line, write_line
 from streamq.run.storage.raw_files import folder_name
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import MIGRATE, Identity, OtherLayout, fit_to_state
@@ -229,8 +229,10 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     written, compiled_with = options.compiled_with()
     numbered, names = number_sources(written)
     bound = tables_behind([result.query for result in options.results], verb)
-    tables = {names[name]: table for name, table in bound.items() if name in names}
     spark = session_of(bound.values(), verb)
+    tables = {
+        names[name]: _at_position(spark, options, table, names[name]) for name, table in bound.items() if name in names
+    }
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
     checkpoint = None if options.checkpoint is None else Checkpoint(spark, options.checkpoint)
@@ -340,6 +342,25 @@ def _stream_of(spark: SparkSession, options: RunOptions, source: Source, table: 
     return spark.readStream.schema(frame.schema).parquet(path)
 
 
+def _at_position(spark: SparkSession, options: RunOptions, table: Any, name: str) -> Any:
+    """Return a source's table from where its checkpoint has begun, if that is kept, else from now on.
+
+    Raises PlanError without a control folder, beside which it is kept, and SourceError if it is another table by now.
+    """
+    if not isinstance(table, Connector) or not table.keeps_position:
+        return table
+    control = options.control_folder
+    if control is None:
+        reason = "a checkpoint keeps where it has begun"
+        raise PlanError(options.verb, f"source {name} is a {table.title}", reason, "Give control='a folder'.")
+    path = f"{control.path.rstrip('/')}-position-{name}"
+    position = read_line(spark, path)
+    if position is None:
+        position = table.position()
+        write_line(spark, path, position)
+    return table.at_position(position)
+
+
 def _written_rows(spark: SparkSession, verb: str, path: str) -> list[dict[str, Any]] | None:
     """Return the rows that an earlier run has written; None if there is no file."""
     with spark_errors(verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
@@ -399,7 +420,13 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         sink.create(columns, options.verb)
     stored = prepared.stored
     forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    is_split = options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms)
+    if is_split and not all(sink.takes_micro_batches for sink in options.sinks):
+        wrong, observed = "a publication begins with its checkpoint", "this one has micro-batches that are not in it"
+        raise CheckpointError(options.verb, wrong, observed, "Use a new checkpoint.")
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
+    for sink in options.sinks if claim.has_begun else ():
+        sink.check_begun(options.verb)
     for number in claim.new_results:
         # their operators with state have not seen the rows before
         wrong = f"result {number + 1} begins where the checkpoint stands"
@@ -420,7 +447,7 @@ def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
         prepared=prepared,
         checkpoint=checkpoint,
         trigger=trigger,
-        is_split=options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+        is_split=is_split,
         pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if options.trigger == ADAPTIVE else None,
     )
     return launch, claim

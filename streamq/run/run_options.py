@@ -33,7 +33,7 @@ class ResultRequest:
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
     stamped: bool = False
-    sink: SinkArgument = None
+    sink: SinkArgument | Sink = None
     division: str | None = None
 
     def egress(self, verb: str) -> Egress:
@@ -48,7 +48,7 @@ class ResultRequest:
         return f"{'stamped ' * self.stamped}{self.output} rows{' with CTIs' * self.ctis}{own}"
 
 
-def split_sink(argument: SinkArgument, verb: str) -> Sink:
+def split_sink(argument: SinkArgument | Sink, verb: str) -> Sink:
     """Return a sink that can write single micro-batches; raise PlanError for any other argument."""
     sink = sink_of(argument, verb)
     if not sink.takes_micro_batches:

@@ -15,7 +15,8 @@ from streamq.errors import PlanError, check_keywords, kind_of
 from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import Consistency
-from streamq.run.run_options import ResultRequest, RunOptions, split_sink
+from streamq.run.publication_sink import publication_sink
+from streamq.run.run_options import ADAPTIVE, ResultRequest, RunOptions, split_sink
 from streamq.run.sink_arguments import SinkArgument
 from streamq.time import Duration
 
@@ -95,7 +96,7 @@ class RunVerbs(Verbs):
 
         ctis: a changelog also has rows of kind "cti", at most one in each micro-batch: nothing before their start changes any
         more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole
-        changelog is in that order. There is no row for the end of the input.
+        changelog is in that order. The last row, of kind "end", says that the input has ended.
 
         stamped: a changelog's rows also have a column ``sent``: the instant at which the micro-batch that sent them began, by the
         driver's clock, and the same if that micro-batch is repeated after a crash. ``sq.physical(rows, as_of=t)`` reads the
@@ -218,6 +219,49 @@ def run_all(
 
     _check_results(results, "run_all")
     return start_run(replace(RunOptions.from_call("run_all", locals(), results), together=True))
+
+
+@check_keywords
+def publish(
+    query: Verbs,
+    name: str,
+    *,
+    store: str,
+    checkpoint: str,
+    consistency: str | Consistency = "middle",
+    trigger: Duration | None = None,
+    finish: bool = False,
+    buckets: int | None = None,
+    progress_log: bool = False,
+    early: bool = False,
+    expected: Expected | None = None,
+) -> Run:
+    """Start a query as a stream that other queries read by its name, with :func:`subscribe`, in this process or in others.
+
+    The folder ``name`` in ``store`` gets its changelog, with CTIs and the end of the stream, as Parquet files, and a description
+    of its columns. So a query over it has the answer that both queries would have as one. ``store`` is a path, or a URL that
+    Arrow knows. The other arguments are those of :meth:`Stream.run`; the trigger "adaptive" is not allowed.
+
+    A name belongs to one checkpoint, and its columns stay; a changed query goes on under it as on any checkpoint. Raises
+    CheckpointError if another run publishes under the name, if the columns are others, and if the checkpoint has micro-batches
+    that are not in the folder; and what :meth:`Stream.run` raises. (docs/composition.md.)
+
+    ::
+
+        per_zone = trips.group_by("zone").tumbling_window("1 hour").select(n=sq.count())
+        run = sq.publish(per_zone, "per_zone", store="queries", checkpoint="checkpoint")
+    """
+    from streamq.run.prepared_stream import start_run
+
+    if not isinstance(query, Verbs):
+        not_a_stream("publish", query)
+    if trigger == ADAPTIVE:
+        reason = "readers of a publication need each row once, by Spark's log"
+        hint = "Give a duration, as '10 seconds', or leave the trigger out."
+        raise PlanError("publish", "trigger='adaptive' writes a folder a micro-batch", reason, hint)
+    sink = publication_sink(query.plan.schema, name, store, checkpoint)
+    request = ResultRequest(query=query, output="changelog", ctis=True, sink=sink)
+    return start_run(RunOptions.from_call("publish", locals(), [request]))
 
 
 @check_keywords

@@ -25,6 +25,8 @@ def sink_of(argument: Any, verb: str) -> Sink:
     A string that is the name of no other kind is a path of Parquet files, and so is a mapping without a format.
     """
     match argument:
+        case Sink():
+            return argument
         case None | "noop":
             return NoopSink()
         case "console":

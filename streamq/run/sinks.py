@@ -71,6 +71,10 @@ class Sink(ABC):
         """Create what a result's rows are written into, unless it is there; raise PlanError if that does not fit them."""
         del columns, verb
 
+    def check_begun(self, verb: str) -> None:
+        """Raise CheckpointError if rows are gone that an earlier run on the checkpoint has written, and readers need them."""
+        del verb
+
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return the newest rows of the sink, ``most`` at most; None if they cannot be read back cheaply.
 

@@ -1,4 +1,4 @@
-"""Physical: reads inserts, retractions and CTIs in StreamInsight's form ``(kind, LE, RE, REnew, payload)``."""
+"""Physical: reads inserts, retractions, CTIs and the end in StreamInsight's form ``(kind, LE, RE, REnew, payload)``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from streamq.choices import Invalid
+from streamq.connectors.kafka import EARLIEST
+from streamq.connectors.publication import publication
+from streamq.connectors.stored_files import AT_ONCE, bytes_of
 from streamq.errors import PlanError, TypeMismatch, check_keywords
 from streamq.functions.text import LOWER
 from streamq.operators.input_table import Rows, input_table, source_name
@@ -40,13 +43,13 @@ from streamq.operators.source_arguments import (
     refused_starts,
     source_policy,
 )
-from streamq.plan.expr import Call, Col, Lit
+from streamq.plan.expr import Call, Case, Col, Lit
 from streamq.plan.footprint import Footprint
 from streamq.plan.lowering import orderable
 from streamq.plan.node import ADDED, Traits, node
-from streamq.plan.schema import INTERVAL, Field, Schema, check_key, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
 from streamq.progress_policies import ExplicitCtis, ProgressArgument
-from streamq.runtime.deltas import CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.runtime.deltas import CTI, END, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.hosts.packer import Items, Mark
 from streamq.runtime.hosts.result_rows import STAMP
 from streamq.runtime.kernels.physical import PhysicalKernel
@@ -62,7 +65,9 @@ _UNMATCHED = RefusedRows.single("__w < 0", "a retraction that matches nothing")
 
 @node
 class Physical(Source):
-    """Reads rows of ``table`` whose ``kind`` is insert, retract or cti; a CTI's instant is in ``start``.
+    """Reads rows of ``table`` whose ``kind`` is insert, retract, cti or end; a CTI's instant is in ``start``.
+
+    An end is the CTI at infinity: of the events nothing changes any more, and the input has ended.
 
     With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload. With
     ``sent``, a column of timestamps, rows sent after ``as_of``, in microseconds since 1970, are not read.
@@ -134,19 +139,24 @@ class Physical(Source):
         return f"{self.shown_name()}, kind={self.kind}, {times}{id}{self.shown_beside()}{as_of}"
 
     def define_items(self) -> Iterable[ItemRule]:
-        """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order."""
-        kind, has_lifetime = Col(KIND), Col(KIND).isin(INSERT, RETRACT)
+        """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order.
+
+        An end becomes a CTI at infinity.
+        """
+        kind, has_lifetime, is_end = Col(KIND), Col(KIND).isin(INSERT, RETRACT), Col(KIND) == END
         is_unsent = (
             () if self.sent is None else (RowRefusal(Col(self.sent).is_null(), Lit("no instant at which it was sent")),)
         )
         return (
             ItemColumn(KIND, Call(LOWER, (Col(self.kind),))),
             TickColumn(LE, self.start),
+            ItemColumn(LE, Case((is_end, Lit(INFINITY), Col(LE)))),
+            ItemColumn(KIND, Case((is_end, Lit(CTI), Col(KIND)))),
             TickColumn(RE, self.end, INFINITY),
             TickColumn(NEW_END, self.new_end, INFINITY),
             *is_unsent,
             RowRefusal(
-                ~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), Lit("a kind that is not insert, retract or cti")
+                ~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), Lit("a kind that is not insert, retract, cti or end")
             ),
             RowRefusal(Col(LE).is_null(), Lit(NO_START)),
             *refused_starts(among=has_lifetime),
@@ -173,7 +183,7 @@ class Physical(Source):
     @property
     def items(self) -> Items:
         is_cti = Mark(KIND, CTI)
-        return Items(starts=~is_cti, ctis=is_cti)
+        return Items(starts=~is_cti, ctis=is_cti, until=RE)
 
     @property
     def ingress(self) -> Ingress:
@@ -227,11 +237,12 @@ def physical(
 ) -> Stream:
     """Read a physical stream: rows that insert events, retract them, or carry a CTI.
 
-    ``kind`` holds "insert", "retract" or "cti". An insert is an event on ``[start, end)``; a retraction moves the end of an
-    event to ``new_end``, or deletes the event if that equals ``start``; a CTI has its instant in ``start``. A retraction
-    matches an event of the same ``id`` and end, if the stream has ids, else of the same start, end and payload; one without a
-    match is no event: see ``invalid``. Items of one instant need no order: a retraction names the end that it moves.
-    ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+    ``kind`` holds "insert", "retract", "cti" or "end". An insert is an event on ``[start, end)``; a retraction moves the end of
+    an event to ``new_end``, or deletes the event if that equals ``start``; a CTI has its instant in ``start``; an end is the CTI
+    after which nothing comes, with the ``until`` of :meth:`Run.finish` in ``end``, if that had one. A retraction matches an event
+    of the same ``id`` and end, if the stream has ids, else of the same start, end and payload; one without a match is no event:
+    see ``invalid``. Items of one instant need no order: a retraction names the end that it moves. ``progress`` defaults to
+    ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
 
     With ``id``, a column whose values identify events, rows may be delivered more than once. A second insert of an id, alive
     or deleted, is a duplicate, dropped and counted (``run.late``); if its start, end or payload differ, it is no event. A
@@ -240,7 +251,8 @@ def physical(
     often than it was reached: then equal ones count once. An event is remembered until the CTI has passed every finite end
     that it has had; repetitions after that are late. Without ``id`` each of several equal inserts is an event.
 
-    This reads back a changelog that ``run(output="changelog", ctis=True)`` wrote; one without CTIs needs ``sq.generate``::
+    This reads back a changelog that ``run(output="changelog", ctis=True)`` wrote; one without CTIs needs ``sq.generate``, which
+    reads neither CTIs nor the end::
 
         corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
 
@@ -268,6 +280,30 @@ def physical(
         source_name(name), table.columns, *times, id=id, policy=policy, beside=aside, zone=zone, sent=stamp, as_of=until
     )
     return Stream(source, {source.table: table.rows})
+
+
+@check_keywords
+def subscribe(name: str, *, store: str, start: str = EARLIEST, at_once: int | str | None = AT_ONCE) -> Stream:
+    """Read what the run of another query publishes by a name, with :func:`publish`, in this process or in another one.
+
+    The stream has the events of that query's answer, with its retractions, its progress and its end: as the input of a query, it
+    gives the answer that both queries would have as one. In a batch and in-process (``show()``, ``to_arrow()``), it is what has
+    been published so far. ``at_once`` is that of :func:`files`.
+
+    ``start``: "earliest", the whole history; "latest", the events that start from now on; "snapshot", those that live now, with
+    their whole lifetimes, and later ones. Now is the last CTI that is there when a checkpoint begins, or a batch is read:
+    "latest" leaves out events that start before it, "snapshot" those that end before it. A checkpoint goes on where it was.
+    Raises SourceError if nothing is published by the name: start its run first.
+
+    ::
+
+        busy = sq.subscribe("per_zone", store="queries").where(sq.col("n") > 100)
+        run = busy.run(sink="busy", checkpoint="checkpoint_of_busy")
+    """
+    rows = publication(name, store, "subscribe", start, bytes_of(at_once, "subscribe"))
+    stream = physical(rows, name=name)
+    # of points a change of an end is a deletion
+    return stream.to_points() if rows.description.shape == POINT else stream
 
 
 def _by_id(node: Physical, df: DataFrame) -> DataFrame:

@@ -16,12 +16,12 @@ from streamq.errors import SourceError
 from streamq.operators.input_table import as_arrow
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.storage.raw_files import logged_files
-from streamq.runtime.deltas import CTI, INSERT, RETRACT
+from streamq.runtime.deltas import CTI, END, INSERT, RETRACT
 from streamq.sources.literal import Item
 from streamq.testing.arrival import EPOCH, comparable, plain_values
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
-KINDS = (INSERT, RETRACT, CTI)
+KINDS = (INSERT, RETRACT, CTI, END)
 """The kinds of rows of a physical stream."""
 
 Column = Any
@@ -44,7 +44,8 @@ class Names:
 class RecordedRow(NamedTuple):
     """A row of a stream: its position ``at`` in the input, its item, and the number of its micro-batch, from 0.
 
-    ``kind`` is one of KINDS, None for any other. Times are ticks; a ``start`` of None is NULL, a missing end is INFINITY.
+    ``kind`` is one of KINDS, None for any other; an end is a CTI at INFINITY. Times are ticks; a ``start`` of None is NULL, a
+    missing end is INFINITY.
     ``whose`` is the id or, without ids, the payload, and ``key`` the key, as values that can be compared.
     """
 
@@ -61,7 +62,7 @@ class RecordedRow(NamedTuple):
     def fault(self) -> str:
         """The first reason why the row is not an item; "" for items."""
         if self.kind is None:
-            return "a kind that is not insert, retract or cti"
+            return "a kind that is not insert, retract, cti or end"
         if self.start is None or (self.kind != CTI and self.start == INFINITY):
             return "a start of NULL or infinity"
         if self.kind != CTI and self.end <= self.start:
@@ -111,7 +112,7 @@ def read_stream(rows: Any, names: Names, verb: str, *, is_bag: bool = False) -> 
     if names.batch is not None:
         ordered, batches = True, _batches(columns[names.batch], names.batch, verb)
     missing: list[Any] = [None] * count
-    kinds = [INSERT] * count if names.kind is None else map(_kind, values[names.kind])
+    kinds = [INSERT] * count if names.kind is None else list(map(_kind, values[names.kind]))
     times, axes = [], set[str]()
     for name in (names.start, names.end, names.new_end):
         ticks, axis = _ticks(columns.get(name or "", missing), name or "", verb)
@@ -122,7 +123,9 @@ def read_stream(rows: Any, names: Names, verb: str, *, is_bag: bool = False) -> 
     identity = payload_columns(columns, names) if names.id is None else [names.id]
     whose, keys = (_comparable([columns[name] for name in part], count) for part in (identity, names.key))
     ends = ([INFINITY if end is None else end for end in column] for column in times[1:])
-    recorded = list(map(RecordedRow, range(count), kinds, times[0], *ends, whose, keys, batches))
+    starts = (INFINITY if kind == END else start for kind, start in zip(kinds, times[0], strict=True))
+    kinds = [CTI if kind == END else kind for kind in kinds]
+    recorded = list(map(RecordedRow, range(count), kinds, starts, *ends, whose, keys, batches))
     recorded.sort(key=lambda row: row.batch)
     return RecordedStream(columns, values, names, next(iter(axes), INTEGER), ordered, recorded)
 
@@ -142,7 +145,7 @@ def _checked(columns: Mapping[str, Sequence[Any]], names: Names, count: int, ver
     if names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns)):
         names = replace(names, kind=None, new_end=None)
     there = set(map(_kind, columns.get(names.kind or "", ())))
-    if there == {CTI}:
+    if there and there <= {CTI, END}:
         names = replace(names, id=None, key=())
     roles = {"kind": names.kind, "start": names.start, "end": names.end, "id": names.id, "batch": names.batch}
     wanted = {name: role for role, name in roles.items() if name is not None} | dict.fromkeys(names.key, "key")

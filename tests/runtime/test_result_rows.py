@@ -34,7 +34,7 @@ from streamq.testing.scenario import drawing
 from streamq.testing.validator import check_stream
 from streamq.time import INFINITY
 from tests.drawn.queries import composition
-from tests.programs import compiled
+from tests.programs import compiled, written_changelog
 
 Row = dict[str, Any]
 STRONG = Level(None, None)
@@ -68,7 +68,7 @@ def test_a_pair_is_one_retraction() -> None:
 
 
 def test_rows_come_by_sync_time_and_the_cti_last() -> None:
-    """Sync time is an insert's start, and of a retraction the earlier of both ends; the end of the stream is not said."""
+    """Sync time is an insert's start, and of a retraction the earlier of both ends; the end of the stream is a row of its own."""
     rows = [(7, 9, 1, "c"), (1, 20, -1, "a"), (1, 8, 1, "a"), (3, 3, 1, None), (4, 6, 1, "b"), (2, 5, -1, "d")]
     assert [(kind, start) for kind, start, *_ in changes(*rows)] == [
         ("retract", 2),
@@ -78,9 +78,13 @@ def test_rows_come_by_sync_time_and_the_cti_last() -> None:
         ("cti", 3),
     ]
     assert changes(*rows)[-1] == ("cti", 3, None, None, None)
-    assert changes((INFINITY, INFINITY, 1, None), kind=pa.string()) == []
-    rest, cti = split_ctis(deltas(*rows))
-    assert (rest.num_rows, cti) == (5, 3)
+    assert changes((INFINITY, INFINITY, 1, None), kind=pa.string()) == [("end", None, None, None, None)]
+    assert changes((INFINITY, 9, 1, None), (3, 3, 1, None), kind=pa.string()) == [
+        ("cti", 3, None, None, None),
+        ("end", None, 9, None, None),
+    ]
+    rest, ctis = split_ctis(deltas(*rows))
+    assert (rest.num_rows, ctis.to_pylist()) == (5, [{LE: 3, RE: 3}])
 
 
 @pytest.mark.parametrize(
@@ -118,13 +122,9 @@ def test_a_task_folds_what_it_has_at_once() -> None:
 # CTIs
 
 
-def written(run: LocalRun, deltas: pa.Table, cti: int) -> list[Row]:
-    """A micro-batch's rows, the CTI last if it has moved."""
-    promise = [(run.cti, run.cti, 1)] if run.cti > cti else []
-    columns = {n: pa.array([p[i] for p in promise], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
-    names = [n for n in deltas.column_names if n not in columns]
-    last = pa.table({**{n: pa.nulls(len(promise), deltas.schema.field(n).type) for n in names}, **columns})
-    return changelog_rows(pa.concat_tables([deltas, last.select(deltas.column_names)])).to_pylist()
+def written(run: LocalRun, deltas: pa.Table) -> list[Row]:
+    """A micro-batch's rows, the CTIs last if they have moved."""
+    return written_changelog(run, deltas).to_pylist()
 
 
 def open_ends(draw: Any, stream: sq.Stream) -> sq.Stream:
@@ -164,10 +164,9 @@ def test_a_changelog_keeps_its_ctis(
     run = LocalRun(program, static=case.static)
     rows: list[Row] = []
     for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
-        promised = run.cti
-        rows += written(run, run.batch(batch, ctis), promised)
+        rows += written(run, run.batch(batch, ctis))
         run = run.restart() if restart else run
-    rows += written(run, run.finish(case.until), run.cti)
+    rows += written(run, run.finish(case.until))
     assert run.cti == INFINITY
     check_stream(rows, order="full" if level is STRONG else "chain")
     payload = [expected.schema.field(name) for name in case.plan.schema.names]

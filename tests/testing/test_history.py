@@ -56,7 +56,7 @@ def test_a_history_of_physical_rows_is_what_they_leave() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"kind": "move", "start": 1, "end": 2}, "a kind that is not insert, retract or cti"),
+        ({"kind": "move", "start": 1, "end": 2}, "a kind that is not insert, retract, cti or end"),
         ({"kind": "insert", "start": None, "end": 2}, "a start of NULL or infinity"),
         ({"kind": "insert", "start": 2, "end": 2}, "an end that is not after the start"),
     ],

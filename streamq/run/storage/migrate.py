@@ -115,7 +115,7 @@ class _Migrator:
         if not self._begin(target, plan):
             return self._done(stored, upto)
         (target / "streamq").write(MIGRATION, json.dumps(plan).encode())
-        for name in ("control", *_literal_folders(source)):
+        for name in ("control", *_source_folders(source)):
             (source / "streamq" / name).copy_to(target / "streamq" / name, _without_idle_parts)
         prepared = prepare(self.options)
         identity = prepared.identity
@@ -213,10 +213,10 @@ class _Migrator:
         return Migration(checkpoint=self.old, to=self.new, upto=upto, begins=begins)
 
 
-def _literal_folders(source: RawFolder) -> list[str]:
-    """Return the names of the folders of literal rows beside a checkpoint's control folder."""
+def _source_folders(source: RawFolder) -> list[str]:
+    """Return the names of the folders beside a checkpoint's control folder: of literal rows, and of positions of sources."""
     names = {name.partition("/")[0] for name in (source / "streamq").files()}
-    return sorted(name for name in names if name.startswith("control-literal-"))
+    return sorted(name for name in names if name.startswith("control-"))
 
 
 def _without_idle_parts(content: bytes) -> bytes:

@@ -24,6 +24,7 @@ from streamq.runtime.time.endpoints import Endpoint
 from streamq.runtime.time.lateness import late_rows
 from streamq.runtime.time.progress import NOTES_ONLY, Message, encode_messages, merge_summaries, summarize_starts
 from streamq.runtime.time.progress_policy import ProgressPolicy
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -58,18 +59,20 @@ class Items:
     """A source's description of its items, each of which has its instant in ``__le``; by default each inserts an event.
 
     ``starts`` marks the items that start an event and move the watermark (None: all); ``ctis`` marks those that carry a CTI and
-    are no deltas (None: none); ``mover`` is a user's word for an item that moves the watermark.
+    are no deltas (None: none); ``mover`` is a user's word for an item that moves the watermark. ``until``: the column that has
+    the bound on windows of endless lifetimes, where a CTI ends the input.
     """
 
     starts: Mark | None = None
     ctis: Mark | None = None
     mover: str = "row"
+    until: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that determine progress."""
         marked = (mark.column for mark in (self.starts, self.ctis) if mark is not None)
-        return tuple(dict.fromkeys((LE, *marked)))
+        return tuple(dict.fromkeys((LE, *marked, *(() if self.until is None else (self.until,)))))
 
     def starting(self, items: pa.Table) -> pa.Table:
         """Return the items that start an event."""
@@ -82,6 +85,15 @@ class Items:
     def ctis_of(self, items: pa.Table) -> Any:
         """Return the CTIs that items carry."""
         return items.column(LE).slice(0, 0) if self.ctis is None else _filtered(items, self.ctis)
+
+    def bound_of(self, items: pa.Table) -> int | None:
+        """Return the bound on windows of endless lifetimes that the CTI which ends the input has; None if there is none."""
+        assert self.ctis is not None
+        if self.until is None:
+            return None
+        is_end = pc.and_(self.ctis.in_arrow(items), pc.equal(items.column(LE), INFINITY))
+        until = pc.min(items.column(self.until).filter(is_end)).as_py()
+        return None if until == INFINITY else until
 
     def deltas_of(self, items: pa.Table) -> pa.Table:
         """Return the items that change the history: all but CTIs."""
@@ -219,6 +231,10 @@ class Packer:
         promises: list[int] = []
         if progress.takes_ctis and len(ctis):
             promises.append(pc.max(ctis).as_py())
+            if promises == [INFINITY]:
+                furthest = pc.max(ctis.filter(pc.less(ctis, INFINITY))).as_py()
+                message.reach = message.reach if furthest is None else max(message.reach, furthest)
+                message.until = items.bound_of(batch)
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
             if progress.parts is not None:

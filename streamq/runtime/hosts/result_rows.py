@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from streamq.runtime.arrow.columnar import concat, decode, encode, ints
 from streamq.runtime.arrow.values import Ints, Mask, Numbered, combine_numbers, dense_numbers, number_values
-from streamq.runtime.deltas import CTI, INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.deltas import CTI, END, INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.envelope import PACKED
 from streamq.runtime.hosts.shipping import packed
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY
 
 
 def replacement_masks(of_retractions: Ints, of_inserts: Ints) -> tuple[Mask, Mask]:
@@ -130,23 +130,24 @@ def final_rows(deltas: pa.Table) -> pa.Table:
     return pa.table({n: deltas.column(n) for n in deltas.column_names if n not in (LE, RE, WEIGHT)} | end)
 
 
-def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
-    """Return the deltas without CTIs, and the greatest CTI (MINUS_INFINITY: there is none)."""
-    promise = pc.less_equal(deltas.column(RE), deltas.column(LE))
-    if not pc.any(promise).as_py():
-        return deltas, MINUS_INFINITY
-    return deltas.filter(pc.invert(promise)), pc.max(deltas.column(LE).filter(promise)).as_py()
+def split_ctis(deltas: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the deltas without CTIs, and the CTIs in order, as lifetimes: that of the end of the stream is at INFINITY.
+
+    Its end is then the bound on windows of endless lifetimes, INFINITY if there is none.
+    """
+    is_promise = pc.less_equal(deltas.column(RE), deltas.column(LE))
+    return deltas.filter(pc.invert(is_promise)), deltas.select([LE, RE]).filter(is_promise).sort_by(LE)
 
 
 def changelog_rows(deltas: pa.Table) -> pa.Table:
-    """Return ``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
+    """Return ``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTIs.
 
-    At one sync time inserts come before retractions. Without a CTI there is no row for one; the end of the stream,
-    ``cti(inf)``, is left out. The instant at which deltas are sent, if they have one, is the same for all; it stays beside the
-    payload.
+    At one sync time inserts come before retractions. The end of the stream is a row of kind END without a start; its end is the
+    bound on windows of endless lifetimes, if there is one. The instant at which deltas are sent, if they have one, is the same
+    for all; it stays beside the payload.
     """
     stamp = {SENT: deltas.column(SENT).slice(0, 1).combine_chunks()} if SENT in deltas.column_names else {}
-    deltas, c = split_ctis(deltas)
+    deltas, ctis = split_ctis(deltas)
     row, end, new_end, is_retraction = _folded(deltas)
     start = ints(deltas, LE)[row]
     sync = np.where(is_retraction, np.minimum(end, new_end), start)
@@ -160,10 +161,17 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     }
     payload = deltas.drop_columns([LE, RE, WEIGHT]).take(pa.array(row))
     rows = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
-    if c in (INFINITY, MINUS_INFINITY):
+    if not ctis.num_rows:
         return rows
-    promise = {"kind": pa.array([CTI]), "start": pa.array([c]), **stamp}
-    last = [promise.get(f.name, pa.nulls(1, f.type)) for f in rows.schema]
+    at, until = ints(ctis, LE), ints(ctis, RE)
+    is_end = at == INFINITY
+    promises = {
+        "kind": pa.array([CTI, END]).take(pa.array(is_end.astype(np.int8))),
+        "start": _finite(at),
+        "end": pa.array(until, mask=~is_end | (until == INFINITY)),
+        **{name: pa.repeat(sent[0], len(at)) for name, sent in stamp.items()},
+    }
+    last = [promises.get(f.name, pa.nulls(len(at), f.type)) for f in rows.schema]
     return pa.concat_tables([rows, pa.table(last, schema=rows.schema)])
 
 

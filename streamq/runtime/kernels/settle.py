@@ -3,8 +3,8 @@
 ``settle`` lets its CTI wait until the ends no longer move; where final rows are read, the rows wait as well: a row is sent
 once it is settled, and never retracted. ``attempt`` computes expressions for events as they come, and sets aside events whose
 user function fails: a call for each event. The kernel of CTIs runs in one bucket: it passes a result's rows on, and adds a row
-for the CTI when that has moved, an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it
-is at infinity. In order of time, a row waits until the CTI has passed its sync time.
+for the CTI when that has moved, an empty lifetime at its instant, which adds nothing to a history; at the end of the stream one
+for how far the input has come, and one at infinity. In order of time, a row waits until the CTI has passed its sync time.
 
 State: rows not yet settled, or their lifetimes, by their ends; of ``attempt`` only the events that have failed, if events may
 be taken back. Cost: a micro-batch reads those that settle, or are due, in it.
@@ -130,14 +130,21 @@ class CtisKernel(UncombinedKernel):
             due_rows = held.release(concat(tables) if tables else None, limit, MINUS_INFINITY)
             tables = [] if due_rows is None else [due_rows]
         if cti > int(state.values.get("told", MINUS_INFINITY)):
+            schema, told = tables[0].schema if tables else None, state.values.get("told", MINUS_INFINITY)
             state.values["told"] = cti
-            tables.append(self._promise(tables[0].schema if tables else None, cti))
+            if cti == INFINITY and clock.reach > told:
+                # by which, with the bound, a reader knows the windows of endless lifetimes, as this query does
+                tables.append(self._promise(schema, clock.reach))
+            tables.append(self._promise(schema, cti, clock.until if cti == INFINITY else None))
         return Output(concat(tables) if tables else None, cti, backlog=held.backlog())
 
-    def _promise(self, schema: pa.Schema | None, cti: int) -> pa.Table:
-        """Return a row for the CTI, with the schema of the other rows, because they become one table."""
+    def _promise(self, schema: pa.Schema | None, cti: int, until: int | None = None) -> pa.Table:
+        """Return a row for the CTI, with the schema of the other rows, because they become one table.
+
+        ``until``: the bound on windows of endless lifetimes with which the input has ended.
+        """
         wanted = schema or pa.schema([*self.payload, *((name, pa.int64()) for name in (LE, RE, WEIGHT))])
-        row = {LE: cti, RE: cti, WEIGHT: 1}
+        row = {LE: cti, RE: cti if until is None else until, WEIGHT: 1}
         columns = [pa.array([row[f.name]]) if f.name in row else pa.nulls(1, f.type) for f in wanted]
         return pa.table(columns, schema=wanted)
 
