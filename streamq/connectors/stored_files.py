@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
+from streamq.connectors.csv_lines import Csv
 from streamq.connectors.file_formats import WHOLE, ArrowFiles, FileFormat, Orc, Parquet, Share
-from streamq.connectors.lines import COMPRESSED, MALFORMED_OFFSET, Csv, JsonLines
+from streamq.connectors.json_lines import JsonLines
+from streamq.connectors.lines import COMPRESSED, MALFORMED_OFFSET
 from streamq.connectors.messages import MALFORMED
 from streamq.connectors.text_values import PLAIN, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest

@@ -1,0 +1,120 @@
+"""Files of CSV: fields between commas, some within quotes, parsed by Arrow where it reads them as Spark does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from streamq.connectors.file_formats import Options, Share
+from streamq.connectors.lines import BOM, LineFormat, Lines, Parsed, typed_columns
+from streamq.connectors.text_values import JAVA_BLANKS, Unclear
+from streamq.plan.schema import Field
+
+
+class Csv(LineFormat):
+    """Files with a row on each line, of fields between commas; columns go by their places."""
+
+    name = "csv"
+    options = frozenset({"header", "sep", "delimiter", "escape"})
+    blanks = JAVA_BLANKS.encode()
+
+    def not_decoded(self, columns: Sequence[Field], options: Options) -> str:
+        separator, escape = _separator(options), _escape(options)
+        if len(separator) != 1 or separator in '"\\\r\n' or not separator.isascii():
+            return f"fields between {separator!r}"
+        if escape not in ('"', "\\"):
+            return f"quotes behind {escape!r}"
+        return super().not_decoded(columns, options)
+
+    def lines(self, file: IO[bytes], options: Options, share: Share) -> Iterator[Lines]:
+        has_header = str(options.get("header", "false")).lower() == "true" and share[0] == 0
+        for lines in super().lines(file, options, share):
+            yield lines.part(int(has_header), len(lines))
+            has_header &= not len(lines)
+
+    def parsed_by_arrow(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed | None:
+        data, separator, is_doubled = lines.piece, _separator(options), _escape(options) == '"'
+        if b'"' in data and b'"' in re.sub(_plain_quotes(separator, is_doubled), b"", data):
+            return None
+        if data.startswith(BOM):
+            return None
+        names = [column.name for column in columns]
+        try:
+            table = arrow_csv.read_csv(
+                pa.py_buffer(data),
+                arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(data) + 1),
+                arrow_csv.ParseOptions(delimiter=separator),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(lines):
+            return None
+        return typed_columns([column.combine_chunks() for column in table.columns], columns, np.zeros(len(lines), bool))
+
+    def parsed_by_line(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed:
+        separator, is_doubled = _separator(options), _escape(options) == '"'
+        rows = []
+        is_wrong = np.zeros(len(lines), bool)
+        for number, line in enumerate(lines):
+            try:
+                fields = csv_fields(line.decode(), separator, is_doubled)
+            except ValueError:
+                fields = []
+            is_wrong[number] = len(fields) != len(columns)
+            rows.append([None] * len(columns) if is_wrong[number] else [field or None for field in fields])
+        texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        return typed_columns(texts, columns, is_wrong)
+
+
+def _separator(options: Options) -> str:
+    return str(options.get("sep", options.get("delimiter", ",")))
+
+
+def _escape(options: Options) -> str:
+    return str(options.get("escape", "\\"))
+
+
+def _plain_quotes(separator: str, is_doubled: bool) -> bytes:
+    """Return the pattern of fields within quotes that Arrow reads as Spark does."""
+    between = re.escape(separator).encode() + rb"\r\n"
+    inside = rb'(?:[^"\r\n]|"")*' if is_doubled else rb'[^"\\\r\n]*'
+    return rb'(?<![^%b])"%b"(?![^%b])' % (between, inside, between)
+
+
+def csv_fields(line: str, separator: str, is_doubled: bool) -> list[str]:
+    """Return the fields of a line; raise ValueError if a quote stays open, and Unclear for quotes within quotes.
+
+    ``is_doubled``: within quotes two quotes are one, else a backslash is before a quote, or before another one.
+    """
+    if '"' not in line:
+        return line.split(separator)
+    end = re.escape(separator)
+    inside = '(?:[^"]|"")*' if is_doubled else r'(?:[^"\\]|\\.)*'
+    quoted = re.compile(
+        rf'"({inside})"[\x00-\x20]*?(?:{end}|$)' if separator > " " else rf'"({inside})"[ ]*?(?:{end}|$)'
+    )
+    bare = re.compile(rf'((?!")[^{end}]*)(?:{end}|$)')
+    fields: list[str] = []
+    place = 0
+    while place <= len(line):
+        field = bare.match(line, place) or quoted.match(line, place)
+        if field is None:
+            if re.fullmatch(f'"{inside}\\\\?', line[place:]):
+                raise ValueError("a quote that stays open")
+            hint = 'Spark reads it, quotes and all: sq.files(..., reader="spark"); if quotes are doubled, say escape=\'"\'.'
+            raise Unclear(f"quotes within quotes: {line[place:][:40]}", hint)
+        text = field[1]
+        if line[place : place + 1] == '"':
+            text = text.replace('""', '"') if is_doubled else re.sub(r'\\(["\\])', r"\1", text)
+        fields.append(text)
+        # the last field has no separator behind it
+        place = len(line) + 1 if field.end() == len(line) and not field[0].endswith(separator) else field.end()
+    return fields
