@@ -44,6 +44,8 @@ class OutputForm(Word):
     """Writes rows at once, and a retraction for each row that late or corrected input changes."""
     UPSERT = "upsert"
     """Writes the latest row of each group and start, and a deletion if there is none any more."""
+    LATEST = "latest"
+    """Writes the row of each key that starts last, and a deletion if there is none any more."""
 
 
 class ArgumentForm(Word):

@@ -129,6 +129,7 @@ class Stream(
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        key: str | Sequence[str] = (),
         early: bool = False,
         expected: Expected | None = None,
         form: str | None = None,
@@ -139,9 +140,9 @@ class Stream(
         pattern, "pattern", which shows the state of each of its operators. ``format`` is "text", "json", "html" (a whole page, to
         be saved or sent; :meth:`explanation` returns it), "fragment" (an element for a page of your own) or, for one part that is
         a plan, "mermaid".
-        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with these
-        arguments. ``expected``: an ``sq.Expected``, from which rows, state, the costs of batch forms and the order of joins are
-        estimated. ``form``: that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
+        ``consistency``, ``output``, ``key``, ``ctis`` and ``early`` are those of :meth:`run`; the stages are those of a run with
+        these arguments. ``expected``: an ``sq.Expected``, from which rows, state, the costs of batch forms and the order of joins
+        are estimated. ``form``: that of :meth:`to_df`; the incremental plan shows what each operator makes of it.
         """
         arguments = {name: value for name, value in locals().items() if name not in ("self", "format")}
         from streamq.compiler.explain import print_explanation
@@ -156,6 +157,7 @@ class Stream(
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        key: str | Sequence[str] = (),
         early: bool = False,
         expected: Expected | None = None,
         form: str | None = None,

@@ -273,7 +273,9 @@ def test_a_rehearsal_is_asked_for_what_there_is() -> None:
     ):
         run.advance(3, source="b")
     assert run.arrive().to_pylist() == [{"op": "upsert", "k": "a", "n": 2, "start": 0, "end": 5}]
-    with pytest.raises(PlanError, match="rehearsal: output is 'final', 'changelog' or 'upsert'; found 'finals'."):
+    with pytest.raises(
+        PlanError, match="rehearsal: output is 'final', 'changelog', 'upsert' or 'latest'; found 'finals'."
+    ):
         Rehearsal(a, "finals")
 
 

@@ -92,7 +92,9 @@ def test_errors_of_answers() -> None:
         TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="to_stream: output is 'final', 'changelog' or 'upsert'; found 'update'"):
+    with pytest.raises(
+        PlanError, match="to_stream: output is 'final', 'changelog', 'upsert' or 'latest'; found 'update'"
+    ):
         TOLLS.to_stream(output="update")
 
 

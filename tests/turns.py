@@ -30,6 +30,7 @@ EVERY: Mapping[str, int] = {
     "laws/test_float_sums.py": 3,
     "laws/test_growth.py": 3,
     "laws/test_items_of_one_instant.py": 2,
+    "laws/test_latest_rows.py::test_a_table_of_latest_rows_is_what_holds": 6,
     "laws/test_late_items.py::test_late_items_break_no_cti_and_no_cut_tells": 2,
     "laws/test_liveliness.py": 8,
     "laws/test_messages.py": 4,

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from streamq.choices import OutputForm
-from streamq.errors import NeedsSpark, PlanError
+from streamq.errors import NeedsSpark, PlanError, column_names, unknown_column
 from streamq.operators.operator import Operator, RowKey, no_row_key
 from streamq.operators.source import Source
 from streamq.operators.source_arguments import SourcePolicy
@@ -52,7 +52,12 @@ if TYPE_CHECKING:
     Fold = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-OUTPUT_COLUMNS = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
+OUTPUT_COLUMNS = {
+    OutputForm.FINAL: (),
+    OutputForm.CHANGELOG: CHANGELOG_ADDS,
+    OutputForm.UPSERT: UPSERT_ADDS,
+    OutputForm.LATEST: UPSERT_ADDS,
+}
 """The columns that each output adds to payload, start and end."""
 
 
@@ -60,7 +65,7 @@ OUTPUT_COLUMNS = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, Ou
 class Egress:
     """The form in which a result is written.
 
-    ``columns``: the columns that, together with start, are the key of an upsert. ``ctis``: a changelog has rows for CTIs, too;
+    ``columns``: the key of latest rows, and together with start that of an upsert. ``ctis``: a changelog has rows for CTIs, too;
     ``stamped``: its rows carry the instant of the micro-batch that sent them.
     """
 
@@ -71,8 +76,8 @@ class Egress:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row of an upsert; empty for other outputs."""
-        return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
+        """The columns that identify a row of an upsert, or a latest row; empty for other outputs."""
+        return (*self.columns, "start") if self.output == OutputForm.UPSERT else self.columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,8 +155,8 @@ class Result:
     def described(self) -> str:
         """Return the output as explain shows it, on one line."""
         match self.egress.output:
-            case OutputForm.UPSERT:
-                return f"upsert, by {', '.join(self.egress.key)}"
+            case OutputForm.UPSERT | OutputForm.LATEST:
+                return f"{self.egress.output}, by {', '.join(self.egress.key)}"
             case OutputForm.CHANGELOG if self.egress.ctis:
                 return f"changelog with CTIs{', by sync time' if self.in_order else ''}, written by one task"
             case OutputForm.CHANGELOG if self.in_order:
@@ -159,11 +164,20 @@ class Result:
         return self.egress.output
 
 
-def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, stamped: bool = False, verb: str) -> Egress:
+def choose_egress(
+    plan: Node,
+    output: OutputForm,
+    *,
+    ctis: bool = False,
+    stamped: bool = False,
+    key: str | Sequence[str] = (),
+    verb: str,
+) -> Egress:
     """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output.
 
     That is so, too, if the plan has a column, in upper or lower case, that the output adds. ``ctis``: the output has CTIs among
-    its rows; ``stamped``: rows carry the instant at which they are sent. Only a changelog can have either.
+    its rows; ``stamped``: rows carry the instant at which they are sent. Only a changelog can have either. ``key``: that of
+    latest rows, which only they can have; (): that of the groups.
     """
     for argument, value in (("ctis", ctis), ("stamped", stamped)):
         if not isinstance(value, bool):
@@ -175,7 +189,17 @@ def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, stamped
         if name.lower() in added:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
             raise PlanError(verb, f"a payload column called {name!r}", what, hint)
-    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, stamped)
+    columns = column_names(key, verb, "key")
+    if columns and output != OutputForm.LATEST:
+        raise PlanError(verb, "key goes with output='latest'", f"found output={output!r}", "Leave it out.")
+    for name in columns:
+        if name not in plan.schema.names:
+            unknown_column(verb, name, plan.schema.names)
+    if output == OutputForm.UPSERT:
+        columns = _upsert_key(plan, verb)
+    elif output == OutputForm.LATEST:
+        columns = columns or _latest_key(plan, verb)
+    return Egress(output, columns, ctis, stamped)
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
@@ -186,6 +210,15 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     key: RowKey = fold(plan, _row_key)
     if key.wrong:
         raise PlanError(verb, "output='upsert' needs a result with one row a group and start", key.wrong, key.hint)
+    return key.columns
+
+
+def _latest_key(plan: Node, verb: str) -> tuple[str, ...]:
+    """Return the groups' columns by their names in the result; raise PlanError if there are none."""
+    key: RowKey = fold(plan, _row_key)
+    if not key.columns:
+        hint = "Name its columns: key='zone'."
+        raise PlanError(verb, "output='latest' needs a key", key.wrong or "the result has no groups", hint)
     return key.columns
 
 
@@ -301,7 +334,7 @@ def _output_rows(out: Egress) -> tuple[tuple[str, ...], tuple[str, ...], Callabl
             return (), ("start", "end"), final_rows
         case OutputForm.CHANGELOG:
             return ("kind",), ("start", "end", "new_end"), changelog_rows
-    return ("op",), ("start", "end"), partial(upsert_rows, key=out.columns)
+    return ("op",), ("start", "end"), partial(upsert_rows, key=out.columns, by_start=out.output == OutputForm.UPSERT)
 
 
 def _packed_result(result: Result, division: str | None) -> PackedResult:

@@ -37,10 +37,12 @@ from streamq.plan.passes import answers_kept, infer
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.arrow.arrow_types import arrow_schema, arrow_type
 from streamq.runtime.deltas import LE, RE, WEIGHT
-from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_RESULT, OPEN
+from streamq.runtime.hosts.identity import EARLY, FINAL, OF_CTIS, OF_LATEST, OF_RESULT, OPEN
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.runtime.kernels.latest_rows import LatestRowsKernel
 from streamq.runtime.kernels.settle import CtisKernel, SettleKernel
+from streamq.runtime.time.progress_rule import Cti
 
 AT_ONCE, IN_THE_END = "corrected", "settle"
 """The kinds of settle kernels before what reads ends: rows go at once, or once they are settled."""
@@ -80,6 +82,8 @@ class _Compiler:
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [self._host_ctis(result, paths[result.number], last)]
+            if result.egress.output == OutputForm.LATEST:
+                paths[result.number] = [self._host_latest(result, paths[result.number])]
         host_kernels(self.program, list(self.ports.values()), [path for of_result in paths for path in of_result])
         for result in results:
             feed_result(self.program, result, paths[result.number])
@@ -360,6 +364,19 @@ class _Compiler:
         form = FINAL if in_order else OPEN
         return self._host(OF_CTIS, kernel, inputs, schema, lines, state, retracts=True, after=after, form=form)
 
+    def _host_latest(self, result: Result, paths: list[Path]) -> Path:
+        """Host a kernel that sends of each key of a result the latest row; return the path of its rows."""
+        schema, key = result.plan.schema, result.egress.columns
+        rows = PortInput(paths, PortColumns(all_columns(schema), key), (LE, RE, WEIGHT))
+        kernel = LatestRowsKernel(schema.names, key)
+        lines = (
+            f"latest: of each {', '.join(key)} the row that starts last",
+            *LATEST_FOOTPRINT.lines(Cti.INPUT.shown()),
+        )
+        return self._host(
+            OF_LATEST, kernel, [rows], schema, lines, state_name(self.program, key, "latest", [rows]), retracts=True
+        )
+
 
 def compile_stages(written: Results, options: Options, rules: Sequence[Rule] = RULES) -> StagedPlan:
     """Compile plans, as they were written, to one chain of stages: rewrite them, and choose the kernels.
@@ -453,6 +470,15 @@ HOLDING = Footprint(
     cost="a group by of what is new and what is read",
 )
 """The footprint of the rows that a level of consistency holds back."""
+
+
+LATEST_FOOTPRINT = Footprint(
+    cti="c",
+    keeps="of each key the rows from c on, and those of the last start before c",
+    opens="parts of the keys, those with new rows",
+    cost="a pass over the rows of these parts",
+)
+"""The footprint of the kernel of latest rows."""
 
 
 def ctis_footprint(*, in_order: bool, reads_ends: bool) -> Footprint:

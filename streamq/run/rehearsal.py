@@ -34,8 +34,8 @@ from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output``, ``consistency`` and ``early`` are those of ``run``. ``clock`` returns the time of day, which sources may follow,
-    and which ``why`` and ``metrics`` report. ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises
+    ``output``, ``key``, ``consistency`` and ``early`` are those of ``run``. ``clock`` returns the time of day, which sources may
+    follow, and which ``why`` and ``metrics`` report. ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises
     PlanError if a source is a DataFrame.
 
     >>> import streamq as sq
@@ -58,11 +58,12 @@ class Rehearsal:
         *,
         early: bool = False,
         late_output: bool = False,
+        key: str | Sequence[str] = (),
     ):
         if not is_literal(query.tables):
             raise PlanError("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...).")
         tables = read_connectors(query.tables, "rehearsal")
-        result = ResultRequest(query=query, output=output)
+        result = ResultRequest(query=query, output=output, key=key)
         written, options = RunOptions(
             verb="rehearsal", results=(result,), consistency=consistency, early=early
         ).compiled_with()
@@ -180,8 +181,9 @@ class Rehearsal:
         match self.program.results[0].egress.output:
             case OutputForm.CHANGELOG:
                 return _on_axis(changelog_rows(deltas), schema)
-            case OutputForm.UPSERT:
-                return _on_axis(upsert_rows(deltas, self.program.results[0].egress.columns), schema)
+            case OutputForm.UPSERT | OutputForm.LATEST as output:
+                rows = upsert_rows(deltas, result.egress.columns, by_start=output == OutputForm.UPSERT)
+                return _on_axis(rows, schema)
         return in_user_form(deltas, schema)
 
 

@@ -26,7 +26,7 @@ from streamq.time import TIMESTAMP, Duration, ticks
 class ResultRequest:
     """A result that a user requests: the query, the form of its output, with CTIs or stamps or without, and the sink.
 
-    ``division``: the name by which a folder of several results is divided.
+    ``division``: the name by which a folder of several results is divided. ``key``: that of latest rows; (): that of the groups.
     """
 
     query: Verbs
@@ -35,11 +35,12 @@ class ResultRequest:
     stamped: bool = False
     sink: SinkArgument | Sink = None
     division: str | None = None
+    key: str | Sequence[str] = ()
 
     def egress(self, verb: str) -> Egress:
         """Return the form of its rows; raise PlanError, worded for ``verb``, for an output that the query cannot have."""
         form = choose_word(OutputForm, self.output, "output", verb)
-        return choose_egress(self.query.plan, form, ctis=self.ctis, stamped=self.stamped, verb=verb)
+        return choose_egress(self.query.plan, form, ctis=self.ctis, stamped=self.stamped, key=self.key, verb=verb)
 
     def row_form(self, *, with_columns: bool) -> str:
         """Return a text that differs for rows that may not be in one folder: of another output or, if asked, other columns."""

@@ -34,23 +34,24 @@ class RunVerbs(Verbs):
         output: str = "final",
         ctis: bool = False,
         stamped: bool = False,
+        key: str | Sequence[str] = (),
         control: str | None = None,
         buckets: int | None = None,
         early: bool = False,
     ) -> DataFrame:
         """Return the query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output``, ``ctis``, ``stamped`` and ``early`` are those of :meth:`run`. "final" rows have payload,
-        start, end; rows of a "changelog" have kind, payload, start, end, new_end, and sent if they are stamped; rows of an
-        "upsert" have op, payload, start, end. ``control`` is a folder, created if it does not exist, into which CTIs from outside
-        can be written, as rows ``source string, cti bigint, until bigint``; it must exist as long as the checkpoint,
-        which can only be continued with it if it was begun with it, and only without it if it was not. ``buckets`` must
-        not change as long as the checkpoint exists; the default depends on ``spark.sql.shuffle.partitions``. The query
-        may be started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes
-        on there if every operator with state is in the stage that has its state; else it fails in its first micro-batch
-        with rows, with a message on which operator lacks its state and why. Late and invalid rows are dropped without
-        being counted; ``run`` counts them. Raises PlanError if a source is not a streaming DataFrame, or is literal
-        without ``control``; SessionError if the session or its workers lack what a stream needs.
+        ``consistency``, ``output``, ``key``, ``ctis``, ``stamped`` and ``early`` are those of :meth:`run`. "final" rows have
+        payload, start, end; rows of a "changelog" have kind, payload, start, end, new_end, and sent if they are stamped; rows
+        of an "upsert", and "latest" rows, have op, payload, start, end. ``control`` is a folder, created if it does not exist,
+        into which CTIs from outside can be written, as rows ``source string, cti bigint, until bigint``; it must exist as long
+        as the checkpoint, which can only be continued with it if it was begun with it, and only without it if it was not.
+        ``buckets`` must not change as long as the checkpoint exists; the default depends on ``spark.sql.shuffle.partitions``.
+        The query may be started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query
+        goes on there if every operator with state is in the stage that has its state; else it fails in its first micro-batch
+        with rows, with a message on which operator lacks its state and why. Late and invalid rows are dropped without being
+        counted; ``run`` counts them. Raises PlanError if a source is not a streaming DataFrame, or is literal without
+        ``control``; SessionError if the session or its workers lack what a stream needs.
 
         ::
 
@@ -70,6 +71,7 @@ class RunVerbs(Verbs):
         output: str = "final",
         ctis: bool = False,
         stamped: bool = False,
+        key: str | Sequence[str] = (),
         sink: SinkArgument = None,
         trigger: Duration | None = None,
         late_sink: str | None = None,
@@ -84,7 +86,9 @@ class RunVerbs(Verbs):
         output: the rows that are written. "final": final rows, once each. "changelog": rows as soon as the watermark reaches
         them, of kind "insert", or "retract" if late or corrected input moves an end to ``new_end``, or takes the row back
         (``new_end`` is then its start). "upsert": the latest state of each group and start, with op "upsert", or "delete" with
-        NULL in all columns that are not in ``run.key``; for aggregates of a window, also under where and select.
+        NULL in all columns that are not in ``run.key``; for aggregates of a window, also under where and select. "latest": the
+        same columns for one row a ``key``, the one that starts last of those not taken back (of one start that which ends last,
+        then the greatest payload): the current value. ``key`` names its columns; left out, it is that of the groups.
 
         consistency: "middle" (rows at once, repaired at any later time), "strong" (only rows that disorder can no longer
         change), ``sq.weak(m)`` (repaired within ``m`` only, then forgotten) or ``sq.level(B, M)``; for final rows the first two
@@ -154,18 +158,19 @@ def result(
     output: str = "final",
     ctis: bool = False,
     stamped: bool = False,
+    key: str | Sequence[str] = (),
 ) -> ResultRequest:
     """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
-    ``sink``, ``output``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and formats
-    other than those of files with a path are not allowed as sinks: sq.merge_into writes a table of Delta's. ``name``: the value
+    ``sink``, ``output``, ``key``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and
+    formats other than those of files with a path are no sinks here: sq.merge_into writes a table of Delta's. ``name``: the value
     of the column ``result`` in the folder that ``run_all(..., folder=)`` writes. Raises PlanError for an object that is not a
     stream, an illegal sink, and an output that the query cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped, division=name)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped, division=name, key=key)
     request.egress("result")
     return request
 

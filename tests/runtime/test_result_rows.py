@@ -210,7 +210,7 @@ def test_an_output_that_a_plan_cannot_have() -> None:
             choose_egress(query.plan, choose_word(OutputForm, output, "output", "run"), ctis=ctis, verb="run")
         return str(raised.value)
 
-    assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
+    assert refused(s, "update") == "run: output is 'final', 'changelog', 'upsert' or 'latest'; found 'update'."
     assert refused(s, "final", True) == "run: ctis=True goes with output='changelog'; found output='final'."
     message = (
         "run: a payload column called 'Kind'; output='changelog' has a column of that name. Rename it: q.rename({...})."

@@ -41,7 +41,7 @@ from streamq.runtime.hosts.packer import Packer
 from streamq.runtime.hosts.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.hosts.shipping import KEPT, WORKER_MEMORY, dumps, packed, packed_together
 from streamq.runtime.hosts.stage import Stage
-from streamq.runtime.kernels import condensing, recompute, settle, window_aggregate
+from streamq.runtime.kernels import condensing, latest_rows, recompute, settle, window_aggregate
 from streamq.runtime.kernels import joins as join_kernels
 from streamq.runtime.time.progress import ExprProgressMap, ProgressShift
 from streamq.time import Grid
@@ -67,7 +67,7 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 WRITE = f"""{READ.rpartition("pickle.load")[0]}
 from unittest.mock import MagicMock
 batch = MagicMock()
-batch.selectExpr.return_value.first.return_value = [False, True, False, False, 5]
+batch.selectExpr.return_value.first.return_value = [False, True, False, False, False, 5]
 write = pickle.load(open(sys.argv[1], 'rb'))
 write(batch, 3), write(batch, 4)
 print(*[call.args[0] for call in batch.mock_calls if call[0].endswith('.save') and call.args], sep=chr(10))
@@ -85,12 +85,15 @@ def test_the_function_that_writes_micro_batches_goes_by_value(tmp_path: Path) ->
         result_columns(Result(number=n, plan=counts.plan, egress=egress, in_order=True), packed=True)
         for n, egress in enumerate(choose_egress(counts.plan, form, verb="run_all") for form in OutputForm)
     ]
-    *sinks, late = [sink_of(name, "run_all") for name in ("final", "changelog", "upsert", "late")]
+    *sinks, late = [sink_of(name, "run_all") for name in ("final", "changelog", "upsert", "latest", "late")]
     writer = SimpleNamespace(foreachBatch=cloudpickle.dumps)
     (tmp_path / "shipped").write_bytes(cast(Any, SplitWriter(columns, sinks, late, None).start(cast(Any, writer))))
     done = subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    written = [(name, 3) for name in ("final", "changelog", "upsert", "late")] + [("changelog", 4), ("late", 4)]
+    written = [(name, 3) for name in ("final", "changelog", "upsert", "latest", "late")] + [
+        ("changelog", 4),
+        ("late", 4),
+    ]
     assert done.stdout.split() == [f"{name}/streamq_batch={number}" for name, number in written]
 
 
@@ -124,7 +127,7 @@ def test_the_function_that_commits_micro_batches_goes_by_value(sink: Any, tmp_pa
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
     evaluators = (joins, spans, window_evaluator)
-    modules = (*evaluators, condensing, join_kernels, recompute, settle, window_aggregate)
+    modules = (*evaluators, condensing, join_kernels, latest_rows, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]

@@ -132,3 +132,26 @@ def test_upserts_are_the_history_as_it_stands(spark: SparkSession, postgres: Pos
     with pytest.raises(PlanError, match="run: the table .*rows does not fit the rows; its 'n' is bigint, not string"):
         wrong.run(sink=sq.merge_into("delta", str(tmp_path / "rows")), checkpoint=str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
+
+
+def test_the_current_value_of_each_key(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+    """One row a key, replaced by the next window and by what comes late, over runs that go on; ``key`` for any query."""
+    source, seen = tmp_path / "source", []
+    for rows in ([(1, "a"), (2, "b"), (12, "a"), (31, None)], [(13, "a"), (14, "a"), (3, "b"), (41, None)]):
+        spark.createDataFrame(rows, "at int, k string").coalesce(1).write.mode("append").parquet(str(source))
+        s = sq.points(sq.files(source), time="at", progress=sq.generate(100))
+        counts = s.group_by("k").tumbling_window(10).select(n=sq.count()).where(sq.col("n") < 3)
+        results = [
+            sq.result(counts, output="latest", sink=sq.merge_into("delta", str(tmp_path / "rows"))),
+            sq.result(
+                s.select(k=sq.col("k"), at=sq.start()), output="latest", key="k", sink=sq.postgres(postgres.dsn(), "at")
+            ),
+            sq.result(counts, output="latest", sink=lambda df, batch: seen.append(df.toArrow().to_pylist())),
+        ]
+        run = sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", early=True)
+        assert run.key == ("k",)
+    assert {*delta_rows(tmp_path / "rows")} == {("a", 1, 0, 10), ("b", 2, 0, 10), (None, 1, 40, 50)}
+    assert {*postgres.rows("SELECT * FROM at")} == {("a", 14, 14, 15), ("b", 3, 3, 4), (None, 41, 41, 42)}
+    assert {"op": "upsert", "k": "a", "n": 1, "start": 0, "end": 10} in seen[-1], (
+        "the window after it has grown too large"
+    )

@@ -54,6 +54,7 @@ def migrate(
     consistency: str | Consistency = "middle",
     output: str = "final",
     ctis: bool = False,
+    key: str | Sequence[str] = (),
     late_sink: str | None = None,
     buckets: int | None = None,
     early: bool = False,
@@ -80,7 +81,7 @@ def migrate(
         print(sq.migrate(changed, "checkpoint", to="checkpoint2"))
         changed.run(checkpoint="checkpoint2", sink="out2")
     """
-    results = _results(query, output, ctis)
+    results = _results(query, output, ctis, key)
     for path in (checkpoint, to):
         refuse_second_run(path)
     options = replace(RunOptions.from_call(VERB, locals(), results), checkpoint=to)
@@ -89,10 +90,12 @@ def migrate(
         return _Migrator(spark, options, checkpoint, to).migrate()
 
 
-def _results(query: Verbs | Sequence[ResultRequest], output: str, ctis: bool) -> tuple[ResultRequest, ...]:
+def _results(
+    query: Verbs | Sequence[ResultRequest], output: str, ctis: bool, key: str | Sequence[str]
+) -> tuple[ResultRequest, ...]:
     """Return the results of a query, or of ``run_all``; raise PlanError for anything else."""
     if isinstance(query, Verbs):
-        return (ResultRequest(query=query, output=output, ctis=ctis),)
+        return (ResultRequest(query=query, output=output, ctis=ctis, key=key),)
     if not isinstance(query, list | tuple) or not all(isinstance(one, ResultRequest) for one in query) or not query:
         not_a_stream(VERB, query)
     return tuple(query)

@@ -29,7 +29,7 @@ FORM_CHANGED = "form changed"
 FINAL, OPEN, EARLY = "final", "changelog", "early"
 """The forms in which kernels send rows: once they are final, when the watermark reaches them, or at once."""
 
-OF_RESULT, OF_CTIS = "final", "ctis"
+OF_RESULT, OF_CTIS, OF_LATEST = "final", "ctis", "latest"
 """The kinds of operators behind a result, with which their names begin: it waits until it is final, or is sent with its CTIs."""
 
 

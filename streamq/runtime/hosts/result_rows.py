@@ -175,15 +175,16 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, pa.table(last, schema=rows.schema)])
 
 
-def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
+def upsert_rows(deltas: pa.Table, key: Sequence[str], *, by_start: bool = True) -> pa.Table:
     """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each key and start that changed.
 
     A key and start without a row any more has a tombstone, which is NULL except for these. Rows are in order of their starts.
-    Raises RuntimeError if two rows of one key and start are left.
+    ``by_start`` False: the start is no part of the key. Raises RuntimeError if two rows of one key and start are left.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
-    whose, _ = keyed = combine_numbers([_times(ints(deltas, LE)), *(number_values(deltas.column(n)) for n in key)])
-    rest = [number_values(deltas.column(n)) for n in payload if n not in key]
+    starts = [_times(ints(deltas, LE))]
+    whose, _ = keyed = combine_numbers([*starts * by_start, *(number_values(deltas.column(n)) for n in key)])
+    rest = [*starts, *(number_values(deltas.column(n)) for n in payload if n not in key)]
     row, net = _net(deltas, combine_numbers([keyed, *rest, _times(ints(deltas, RE))]))
     is_inserted = net > 0
     alive = np.repeat(whose[row[is_inserted]], net[is_inserted])
@@ -202,7 +203,7 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
         {
             "op": pa.array([UPSERT, DELETE]).take(pa.array(dead.astype(np.int8))),
             **{n: deltas.column(n).take(whole if n in key else event) for n in payload},
-            "start": pa.array(start),
+            "start": pa.array(start) if by_start else pa.array(start, mask=dead),
             "end": pa.array(end, mask=dead | (end == INFINITY)),
         }
     )
