@@ -21,6 +21,7 @@ from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var
 from .aggregates.variances import var_pop as var_pop
 from .connectors.kafka import kafka as kafka
+from .connectors.outside_table import table as table
 from .connectors.stored_files import files as files
 from .connectors.written_tables import merge_into as merge_into
 from .connectors.written_tables import postgres as postgres

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.connectors.connector import Connector
 from streamq.connectors.kafka import kafka_from_json
+from streamq.connectors.outside_table import table_from_json
 from streamq.connectors.publication import publication_from_json
 from streamq.connectors.stored_files import MARKS, files_from_json
 from streamq.errors import PlanError, TypeMismatch, check_keywords, nearest, unknown_column
@@ -86,6 +87,7 @@ CONNECTORS: Mapping[Any, Callable[[Mapping[str, Any]], Connector]] = {
     "files": files_from_json,
     "kafka": kafka_from_json,
     "publication": publication_from_json,
+    "table": table_from_json,
 }
 """The functions that make a connector of an entry of a plan, by the connector's name."""
 

@@ -92,6 +92,7 @@ VAGUE = re.compile(
 
 
 MANY = {
+    "table": "in a query a table that lies elsewhere, in a test rows that are written down",
     "main": "what a module runs as a program",
     "why_not": "of each rule, the reason why it does not fire",
 }

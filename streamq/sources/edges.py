@@ -386,9 +386,9 @@ class Changes(EdgeSource):
 @check_keywords
 def changes(
     df: Rows,
-    op: str,
-    time: str,
-    key: str | Sequence[str],
+    op: str = "_change_type",
+    time: str = "_commit_timestamp",
+    key: str | Sequence[str] = (),
     *,
     order_by: str | Sequence[str] = (),
     beside: str | Sequence[str] = (),
@@ -420,6 +420,8 @@ def changes(
     events, neither of them. So an update that is one delete and one insert needs no order. The columns stay in the payload unless
     they are ``beside`` it. A change that is delivered again, equal in all columns but those in ``beside``, is a duplicate, as for
     :func:`edges`: no ``id`` is needed.
+
+    By default ``op`` and ``time`` are the columns of Delta's feeds, ``sq.table("delta", path, changes=True)``.
 
     ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch is also
     raised if ``op`` holds no strings, or if ``key`` or ``order_by`` cannot be compared.
