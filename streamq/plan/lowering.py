@@ -233,6 +233,8 @@ def map_in_arrow(
 
     PySpark reads a column's name as a path, in which dots and backticks have a meaning, so columns go to it by their numbers.
     """
+    # PySpark pickles the function in the call, which may be the first of this process
+    ship_runtime()
     names = list(frame.columns)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

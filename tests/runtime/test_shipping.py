@@ -363,3 +363,27 @@ def test_a_file_that_also_holds_decorated_modules_goes_by_value(tmp_path: Path) 
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert done.stdout == "[30]\n"
+
+
+DECODED = """
+import sys
+from pyspark.cloudpickle import dumps
+from streamq.connectors.connector import Splits
+from streamq.time import show_ticks
+
+class Frame:
+    columns = ["path"]
+    def toDF(self, *names): return self
+    def mapInArrow(self, run, schema): sys.stdout.buffer.write(dumps(run))
+
+Splits(Frame(), show_ticks).decoded(())
+"""
+
+LOADED = "import pickle, sys; sys.modules['streamq'] = None; print(callable(pickle.load(sys.stdin.buffer)))"
+
+
+def test_the_first_function_that_a_process_sends_brings_its_code() -> None:
+    """PySpark pickles the reader of a source's splits as its DataFrame is made, before anything else is sent."""
+    sent = subprocess.run([sys.executable, "-c", DECODED], capture_output=True, check=True).stdout
+    loaded = subprocess.run([sys.executable, "-c", LOADED], input=sent, capture_output=True, check=False)
+    assert loaded.stdout.strip() == b"True", loaded.stderr.decode()
