@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 JARS = Path(sys.prefix) / "kafka"
@@ -94,6 +94,12 @@ class Broker:
         """Make it so many partitions of a topic."""
         client = AdminClient({"bootstrap.servers": self.servers})
         client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the messages of a partition before an offset, as retention does."""
+        client = AdminClient({"bootstrap.servers": self.servers})
+        place = TopicPartition(topic, partition, offset)
+        client.delete_records([place])[place].result(30)
 
     def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
         """Send messages to a partition, in order."""

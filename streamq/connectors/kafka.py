@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
-import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,24 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import check_word
-from streamq.connectors.connector import Connector, Options, Splits, option_values, schema_text, without_secrets
-from streamq.connectors.messages import MALFORMED, PARSED, WHOLE_VALUES, MessageReader, decodable
+from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
+from streamq.connectors.kafka_client import check_brokers, client_settings, messages_between
+from streamq.connectors.messages import (
+    FORMATS,
+    MALFORMED_VALUE,
+    OFFSET,
+    PARTITION,
+    WRONG,
+    MessageReader,
+    ValueFormat,
+    decodable,
+    row_schema,
+)
+from streamq.connectors.records import AvroFormat, RecordFormat, protobuf_format
 from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
+from streamq.runtime.arrow.arrow_types import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,8 +48,16 @@ METADATA: Mapping[str, t.DataType] = {
 }
 """The columns that Kafka has of a message beside its value, in Spark's types."""
 
-PLACE = ("partition", "offset")
-"""The columns that say where a message is."""
+BESIDE = (
+    Field(PARTITION, t.IntegerType()),
+    Field(OFFSET, t.LongType()),
+    Field(MALFORMED_VALUE, t.BinaryType()),
+    Field(WRONG, t.StringType()),
+)
+"""The columns beside the events: where a message is, and why it is none."""
+
+RECORDS: Mapping[str, Callable[[str], RecordFormat]] = {"avro": AvroFormat, "protobuf": protobuf_format}
+"""The forms of values of which ``record`` says the columns."""
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -50,30 +71,6 @@ OWN_OPTIONS = frozenset(
     | {"startingoffsets", "endingoffsets", "maxoffsetspertrigger"}
 )
 """The options of Spark's connector that arguments say, in lower case."""
-
-SECONDS = 5.0
-"""The seconds that a broker may take to accept a connection."""
-
-
-def check_brokers(servers: str, verb: str) -> None:
-    """Raise SourceError, worded for ``verb``, if no server accepts a connection: Kafka's client would try for minutes."""
-    problems = []
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), SECONDS):
-                return
-        except OSError as error:
-            problems.append(f"{server.strip()}: {error}")
-    hint = "Is it up, and can this computer reach it? It is that of the driver."
-    raise SourceError(verb, f"no broker of Kafka answers at {servers}", "; ".join(problems), hint)
-
-
-def client_settings(servers: str, options: Options) -> dict[str, str]:
-    """Return the settings of Kafka's client, without options of Spark's; raise what ``option_values`` raises."""
-    named = {name.lower(): str(value) for name, value in option_values(options).items()}
-    own = {name.removeprefix("kafka."): value for name, value in named.items() if name.startswith("kafka.")}
-    return {"bootstrap.servers": servers, **own}
 
 
 @dataclass(frozen=True)
@@ -89,15 +86,17 @@ class KafkaTopic(Connector):
     end: Offsets = LATEST
     at_once: int | None = None
     options: tuple[tuple[str, str], ...] = ()
+    record: str | None = None
 
     title = "topic"
     is_decoded = True
-    parts = ("partition",)
+    parts = (PARTITION,)
+    transport_columns = tuple(field.name for field in BESIDE)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        added = [Field(name, METADATA[name]) for name in METADATA if name in (*self.metadata, *PLACE)]
-        return (*self._of_values, *added, Field(MALFORMED, t.BinaryType()))
+        added = [Field(name, kind) for name, kind in METADATA.items() if name in self.metadata]
+        return (*self._of_values, *added, *BESIDE)
 
     @property
     def _of_values(self) -> tuple[Field, ...]:
@@ -108,8 +107,8 @@ class KafkaTopic(Connector):
         return self.schema
 
     @property
-    def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*(name for name in PLACE if name not in self.metadata), MALFORMED)
+    def _format(self) -> ValueFormat:
+        return FORMATS[self.value] if self.record is None else RECORDS[self.value](self.record)
 
     def to_json(self) -> dict[str, Any]:
         place = {
@@ -117,19 +116,40 @@ class KafkaTopic(Connector):
             "topic": self.topic,
             "schema": schema_text(self._of_values),
             "value": self.value,
+            "record": self.record,
         }
         bounds = {"start": _offsets_json(self.start), "end": _offsets_json(self.end), "at_once": self.at_once}
         others = {"metadata": list(self.metadata), "options": without_secrets(self.options)}
         return {"connector": "kafka", **place, **bounds, **others}
 
     def in_memory(self, verb: str) -> pa.Table:
-        raise NeedsSpark(
-            verb, f"topic {self.topic!r} of Kafka", "", "Spark reads it: q.to_df() or q.run(), in a session."
-        )
+        if importlib.util.find_spec("confluent_kafka") is None:
+            hint = "pip install streamq[kafka], or let Spark read it: q.to_df() or q.run(), in a session."
+            raise NeedsSpark(verb, f"topic {self.topic!r} of Kafka", "confluent-kafka is not installed", hint)
+        check_brokers(self.servers, verb)
+        self._check_bounded(verb)
+        bounds = (None if isinstance(offsets, str) else dict(offsets) for offsets in (self.start, self.end))
+        read = self._reader([field.name for field in self.fields], shows_values=True)
+        own = {"value": t.BinaryType(), **METADATA}
+        names = {**{name: name for name in own}, PARTITION: "partition", OFFSET: "offset"}
+        tables = [row_schema(self.fields).empty_table()]
+        for messages in messages_between(client_settings(self.servers, self.options), self.topic, *bounds):
+            columns = {n: pa.array([m[of] for m in messages], arrow_type(own[of])) for n, of in names.items()}
+            tables += read(pa.record_batch(columns))
+        return pa.concat_tables(tables)
+
+    def _check_bounded(self, verb: str) -> None:
+        """Raise PlanError if a batch has no beginning."""
+        if self.start == LATEST:
+            wrong = "a batch begins at 'earliest' or at offsets"
+            raise PlanError(
+                verb, wrong, f"found start={LATEST!r} of topic {self.topic!r}", "A stream, run(), begins there."
+            )
 
     def frame(self, spark: SparkSession) -> DataFrame:
+        self._check_bounded("kafka")
         reader = spark.read.format("kafka").option("endingOffsets", self._offsets(self.end))
-        return self._decoded(self._messages(reader))
+        return self._decoded(self._messages(reader), shows_values=True)
 
     def not_split(self) -> str:
         return ""
@@ -189,16 +209,19 @@ class KafkaTopic(Connector):
         except AnalysisException as error:
             raise SessionError("kafka", "Spark has no connector for Kafka", str(error).splitlines()[0], JARS) from error
         check_brokers(self.servers, "kafka")
-        names = [f.name for f in self.fields if f.name in METADATA and (columns is None or f.name in columns)]
-        return messages.select("value", *names)
+        # what Kafka calls the columns that are not those of values
+        own = {**{name: name for name in METADATA if name in self.metadata}, PARTITION: "partition", OFFSET: "offset"}
+        names = [f"{own[n]} AS {n}" for n in own if columns is None or n in columns]
+        return messages.selectExpr("value", *names)
 
-    def _decoded(self, messages: DataFrame) -> DataFrame:
-        return Splits(messages, self._reader([field.name for field in self.fields])).decoded(self.fields)
+    def _decoded(self, messages: DataFrame, *, shows_values: bool = False) -> DataFrame:
+        """Return the rows of messages; ``shows_values`` as in a MessageReader."""
+        read = self._reader([field.name for field in self.fields], shows_values=shows_values)
+        return Splits(messages, read).decoded(self.fields)
 
-    def _reader(self, columns: Collection[str]) -> MessageReader:
-        return MessageReader(
-            self.value, self._of_values, tuple(field for field in self.fields if field.name in columns)
-        )
+    def _reader(self, columns: Collection[str], *, shows_values: bool = False) -> MessageReader:
+        fields = tuple(field for field in self.fields if field.name in columns)
+        return MessageReader(self._format, self._of_values, fields, shows_values)
 
     def _offsets(self, offsets: Offsets) -> str:
         """Return offsets as Spark's option has them."""
@@ -223,22 +246,26 @@ def kafka(
     end: str | Mapping[int, int] = LATEST,
     at_once: int | None = None,
     options: Mapping[str, str] | None = None,
+    record: str | None = None,
 ) -> KafkaTopic:
     """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources, and a sink.
 
-    The same query then runs as a batch (``to_df()``) over the messages from ``start`` to ``end``, and as a stream (``run()``),
-    which goes on with those that come. ``servers`` are Kafka's bootstrap servers, ``"host:9092"``. ``start`` and ``end`` are
-    "earliest", "latest", or offsets by partition, of all partitions; a checkpoint goes on where it was. ``at_once`` is the number
-    of messages of a micro-batch, at most. The session needs Spark's connector: ``sq.session(kafka=True)``.
+    The same query then runs as a batch (``to_df()``) over the messages from ``start`` to ``end``, in-process over the same by
+    ``show()``, ``to_arrow()`` and ``to_pandas()``, and as a stream (``run()``), which goes on with those that come. ``servers``
+    are Kafka's bootstrap servers, ``"host:9092"``. ``start`` is "earliest", "latest" (of a stream), or offsets by partition, of
+    all partitions, ``end`` "latest" or offsets; a checkpoint goes on where it was. ``at_once`` is the number of messages of a
+    micro-batch, at most. Spark needs its connector: ``sq.session(kafka=True)``; in-process it is the package confluent-kafka.
 
     ``value`` is the form of a message's value: "json", an object, of which fields that are missing are NULL, or "csv", a line,
-    with the columns of ``schema``, ``"at timestamp, v double"``; or "string" or "bytes", with the only column ``value``.
-    Instants in text are ISO 8601; those without an offset are in UTC. ``metadata`` adds columns of Kafka's to the payload: key,
-    partition, offset, timestamp, headers.
+    with the columns of ``schema``, ``"at timestamp, v double"``; "avro" or "protobuf", with the columns of ``record``, a schema
+    of Avro in JSON, or the message of a generated class, ``"trips_pb2.Trip"``, or in a file of descriptors,
+    ``"trips.desc:shop.Trip"``; or "string" or "bytes", with the only column ``value``. Instants in text are ISO 8601; those
+    without an offset are in UTC. ``metadata`` adds columns of Kafka's to the payload: key, partition, offset, timestamp, headers.
 
-    A value of another form, or whose field has another type, is a row of NULLs, and so no event (see ``invalid`` of the source),
-    with its bytes in the column ``malformed``. That, ``partition`` and ``offset`` are beside the events, unless ``metadata`` has
-    them: in the late output, and at hand for ``per``. Progress is that of the partition furthest behind, by default.
+    A value of another form, or whose field has another type, is a row of NULLs, and so no event (see ``invalid`` of the source):
+    its bytes are in the column ``_malformed``, and what is wrong with them in ``_wrong``. Those, ``_partition`` and ``_offset``
+    are beside the events: in the late output, and at hand for ``per``. Progress is that of the partition furthest behind, by
+    default, and all are waited for.
 
     ``options`` are those of Spark's connector, for one the protocol of security; of a value ``"${NAME}"`` Spark gets the
     environment variable, so that a plan in JSON has no secret. Raises PlanError for wrong arguments.
@@ -256,23 +283,12 @@ def kafka(
             raise PlanError("kafka", f"{name} is a text", f"found {text!r}", 'As sq.kafka("host:9092", "trips", ...).')
     if not all(re.fullmatch(r"\s*\S+:\d+\s*", server) for server in servers.split(",")):
         raise PlanError("kafka", "servers are hosts with ports", f"found {servers!r}", 'As "host:9092,other:9092".')
-    check_word(value, [*PARSED, *WHOLE_VALUES], "value", "kafka")
-    if value in WHOLE_VALUES:
-        if schema is not None:
-            raise PlanError(
-                "kafka", f"value={value!r} has the column 'value' alone", "found a schema", "Leave schema out."
-            )
-        columns: tuple[Field, ...] | None = (Field("value", WHOLE_VALUES[value][1]),)
-    else:
-        columns = None if schema is None else tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
-    for field in columns or ():
-        if value in PARSED and not decodable(field, value == "json"):
-            wrong = f"column {field.name!r} is {field.type.simpleString()}, which is not decoded"
-            raise PlanError("kafka", wrong, f"value={value!r}", 'Read it as value="bytes", and decode it in a select.')
+    check_word(value, [*FORMATS, *RECORDS], "value", "kafka")
+    columns = _columns(value, schema, record)
     for name in metadata:
         check_word(name, list(METADATA), "metadata", "kafka")
     lower = {field.name.lower() for field in columns or ()}
-    if clash := next((name for name in (*PLACE, MALFORMED, *metadata) if name in lower), None):
+    if clash := next((name for name in (*KafkaTopic.transport_columns, *metadata) if name in lower), None):
         wrong = f"values have a column {clash!r}, which is Kafka's"
         raise PlanError("kafka", wrong, "", 'Read them as value="string", and take the field out by from_json.')
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
@@ -284,17 +300,45 @@ def kafka(
         raise PlanError(
             "kafka", f"option {own!r} is said by an argument", "", "Leave it out: servers, topic, start, end, at_once."
         )
-    first, last = _checked_offsets("start", start), _checked_offsets("end", end)
-    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts)
+    first, last = _checked_offsets("start", start, EARLIEST, LATEST), _checked_offsets("end", end, LATEST)
+    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts, record)
 
 
-def _checked_offsets(name: str, offsets: str | Mapping[int, int]) -> Offsets:
-    """Return an argument as offsets; raise PlanError for any other."""
-    if offsets in (EARLIEST, LATEST):
+def _columns(value: str, schema: t.StructType | str | None, record: str | None) -> tuple[Field, ...] | None:
+    """Return the columns of values, None if nothing says them; raise PlanError for arguments that do not go together."""
+    if value in RECORDS:
+        if schema is not None or not isinstance(record, str):
+            hint = {"avro": "the schema of Avro, in JSON", "protobuf": '"trips_pb2.Trip" or "trips.desc:shop.Trip"'}[
+                value
+            ]
+            wrong = f"value={value!r} has the columns of a record"
+            raise PlanError(
+                "kafka", wrong, f"found schema={schema!r}, record={record!r}", f"Give record={hint}, alone."
+            )
+        return RECORDS[value](record).fields
+    if record is not None:
+        raise PlanError("kafka", f"value={value!r} has no record", f"found {record!r}", "Give schema=.")
+    form = FORMATS[value]
+    if form.whole is not None:
+        if schema is not None:
+            wrong = f"value={value!r} has the column 'value' alone"
+            raise PlanError("kafka", wrong, "found a schema", "Leave schema out.")
+        return (Field("value", form.whole),)
+    columns = None if schema is None else tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
+    for field in columns or ():
+        if not decodable(field, form.has_lists):
+            wrong = f"column {field.name!r} is {field.type.simpleString()}, which is not decoded"
+            raise PlanError("kafka", wrong, f"value={value!r}", 'Read it as value="bytes", and decode it in a select.')
+    return columns
+
+
+def _checked_offsets(name: str, offsets: str | Mapping[int, int], *words: str) -> Offsets:
+    """Return an argument as offsets, or one of the words; raise PlanError for any other."""
+    if offsets in words:
         return str(offsets)
     pairs = list(offsets.items()) if isinstance(offsets, Mapping) else []
     if not pairs or not all(type(n) is int and n >= 0 for pair in pairs for n in pair):
-        wrong = f"{name} is 'earliest', 'latest' or an offset for each partition"
+        wrong = f"{name} is {', '.join(map(repr, words))} or an offset for each partition"
         raise PlanError("kafka", wrong, f"found {offsets!r}", f"As {name}={{0: 100, 1: 120}}.")
     return tuple(sorted(pairs))
 
@@ -303,7 +347,9 @@ def kafka_from_json(entry: Mapping[str, Any]) -> KafkaTopic:
     """Return the topic that an entry of a plan names, checked like the user's arguments."""
     try:
         arguments = {name: entry[name] for name in ("value", "metadata", "at_once", "options")}
-        arguments["schema"] = entry["schema"] if entry["value"] in PARSED else None
+        arguments["record"] = entry.get("record")
+        derived = arguments["record"] is not None or FORMATS[entry["value"]].whole is not None
+        arguments["schema"] = None if derived else entry["schema"]
         for name in ("start", "end"):
             offsets = entry[name]
             arguments[name] = offsets if isinstance(offsets, str) else {int(p): o for p, o in offsets.items()}

@@ -1,14 +1,18 @@
 """The values of messages, such as Kafka's: texts in JSON or CSV, whole texts and bytes, decoded to rows by PyArrow.
 
-A value is one row. Where PyArrow refuses a block, its halves are decoded, down to single values: so what is wrong with one value
-is known of that value alone.
+A value is one row. Where a block of values is refused, its halves are decoded, down to single values: so what is wrong with one
+value is known of that value alone.
 """
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,63 +23,140 @@ from pyspark.sql import types as t
 
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
-from streamq.runtime.arrow.values import Mask
+
+PARTITION, OFFSET = "_partition", "_offset"
+"""The columns with the place of a message in its topic."""
 
 MALFORMED = "malformed"
-"""The column with the bytes of a value that is no row, NULL for others."""
+"""The column with the bytes of a line that is no row, NULL for others."""
 
-Parse = Callable[[pa.Array, pa.Schema], pa.Table]
-"""Returns the rows of values that are not NULL; raises pa.ArrowInvalid unless each is one row, a row of NULLs if it is empty."""
+MALFORMED_VALUE, WRONG = "_malformed", "_wrong"
+"""The columns with the bytes of a message's value that is no row, and what is wrong with it; NULL for others."""
 
+REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What PyArrow raises for values that are no rows."""
 
-def json_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Parse objects of JSON: fields that are missing are NULL, others than the schema's are left out."""
-    # a value in a list of its own is no row if it is empty, or several
-    text = b'{"v":[' + b']}\n{"v":['.join(values.to_pylist()) + b"]}"
-    wrapped = pa.schema([("v", pa.list_(pa.struct(schema)))])
-    if not _is_utf8(text):
-        raise pa.ArrowInvalid("not in UTF-8")
-    table = arrow_json.read_json(
-        pa.py_buffer(text),
-        arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        arrow_json.ParseOptions(explicit_schema=wrapped, newlines_in_values=True, unexpected_field_behavior="ignore"),
-    )
-    lists = table.column("v").combine_chunks()
-    if len(lists) != len(values) or not pc.all(pc.equal(pc.list_value_length(lists), 1)).as_py():
-        raise pa.ArrowInvalid("not one object a value")
-    objects = lists.flatten()
-    if objects.null_count:
-        raise pa.ArrowInvalid("null, and no object")
-    return pa.Table.from_struct_array(objects)
+BEGINNING = 100
+"""The number of a value's bytes that errors show."""
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+class ValueFormat(ABC):
+    """The form of the values of messages; it is sent to workers.
+
+    ``whole``: the type of the only column, ``value``, of which a value is the whole; None: values hold the columns of a schema.
+    ``has_lists``: lists and structs among them.
+    """
+
+    whole: ClassVar[t.DataType | None] = None
+    has_lists: ClassVar[bool] = False
+
+    @abstractmethod
+    def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
+        """Return the rows of values that are not NULL, in Spark's types; raise REFUSED unless each is one row."""
+
+    @abstractmethod
+    def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
+        """Return in a few words what is wrong with a value that is no row of ``fields``; words that many such values share."""
+
+    def is_row(self, value: bytes, field: Field) -> bool:
+        """Return True if a value is one row of a single field."""
+        try:
+            return self.rows(pa.array([value], pa.binary()), (field,)).num_rows == 1
+        except REFUSED:
+            return False
 
 
-def csv_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Parse lines of CSV, in which an empty field is NULL."""
-    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    kinds = {field.name: pa.string() if field.name in times else field.type for field in schema}
-    options = arrow_csv.ConvertOptions(
-        column_types=kinds, null_values=[""], strings_can_be_null=True, true_values=["true"], false_values=["false"]
-    )
-    table = arrow_csv.read_csv(
-        io.BytesIO(b"\n".join(values.to_pylist())),
-        arrow_csv.ReadOptions(use_threads=False, column_names=schema.names),
-        arrow_csv.ParseOptions(ignore_empty_lines=False),
-        options,
-    )
-    if table.num_rows != len(values):
-        raise pa.ArrowInvalid("not one line a value")
-    for name in times:
-        column = parsed_instants(table.column(name).combine_chunks())
-        table = table.set_column(table.schema.get_field_index(name), name, column)
-    return table
+class JsonFormat(ValueFormat):
+    """Objects of JSON: fields that are missing are NULL, others than the schema's are left out."""
+
+    has_lists = True
+
+    def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
+        values.cast(pa.string())  # raises for what is not in UTF-8
+        # a value in a list of its own is no row if it is empty, or several
+        parts = [pa.scalar(b'{"v":[', pa.binary()), values, pa.scalar(b"]}\n", pa.binary())]
+        # the joined values lie in one buffer, one after the other
+        text = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary())).buffers()[2]
+        wrapped = pa.schema([("v", pa.list_(pa.struct(read_schema(fields))))])
+        table = arrow_json.read_json(
+            text,
+            arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+            arrow_json.ParseOptions(
+                explicit_schema=wrapped, newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+        lists = table.column("v").combine_chunks()
+        if len(lists) != len(values) or not pc.all(pc.equal(pc.list_value_length(lists), 1)).as_py():
+            raise pa.ArrowInvalid("not one object a value")
+        objects = lists.flatten()
+        if objects.null_count:
+            raise pa.ArrowInvalid("null, and no object")
+        return pa.Table.from_struct_array(objects).cast(row_schema(fields))
+
+    def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
+        try:
+            text = value.decode()
+            members = json.loads(text)
+            names = [name for name, _ in json.loads(text, object_pairs_hook=list)] if isinstance(members, dict) else []
+        except UnicodeDecodeError:
+            return "not in UTF-8"
+        except (ValueError, RecursionError):
+            return "not one object of JSON"
+        if not isinstance(members, dict):
+            return f"{_kind_of_json(members)}, and no object of JSON"
+        for field in fields:
+            member = members.get(field.name)
+            if names.count(field.name) > 1:
+                return f"field {field.name} twice"
+            if not self.is_row(json.dumps({field.name: member}).encode(), field):
+                return f"field {field.name} is {_kind_of_json(member)}, and no {field.type.simpleString()}"
+        return "not one object of JSON"
+
+
+def _kind_of_json(value: Any) -> str:
+    """Return what a value is in JSON."""
+    kinds = {dict: "an object", list: "a list", bool: "a truth", int: "a number", float: "a number", str: "text"}
+    return kinds.get(type(value), "null")
+
+
+class CsvFormat(ValueFormat):
+    """Lines of CSV, in which an empty field is NULL."""
+
+    def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
+        schema = read_schema(fields)
+        times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+        kinds = {field.name: pa.string() if field.name in times else field.type for field in schema}
+        options = arrow_csv.ConvertOptions(
+            column_types=kinds, null_values=[""], strings_can_be_null=True, true_values=["true"], false_values=["false"]
+        )
+        table = arrow_csv.read_csv(
+            io.BytesIO(b"\n".join(values.to_pylist())),
+            arrow_csv.ReadOptions(use_threads=False, column_names=schema.names),
+            arrow_csv.ParseOptions(ignore_empty_lines=False),
+            options,
+        )
+        if table.num_rows != len(values):
+            raise pa.ArrowInvalid("not one line a value")
+        for name in times:
+            column = parsed_instants(table.column(name).combine_chunks())
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table.cast(row_schema(fields))
+
+    def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
+        try:
+            lines = [*csv.reader(io.StringIO(value.decode(), newline=""))]
+        except UnicodeDecodeError:
+            return "not in UTF-8"
+        except csv.Error:
+            return "not one line of CSV"
+        if len(lines) != 1:
+            return "not one line of CSV"
+        if len(lines[0]) != len(fields):
+            return f"{len(lines[0])} fields, and not {len(fields)}"
+        for field, text in zip(fields, lines[0], strict=True):
+            if not self.is_row(b'"' + text.replace('"', '""').encode() + b'"', field):
+                return f"field {field.name} is no {field.type.simpleString()}"
+        return "not one line of CSV"
 
 
 def parsed_instants(texts: pa.Array) -> pa.Array:
@@ -87,24 +168,37 @@ def parsed_instants(texts: pa.Array) -> pa.Array:
     return pc.coalesce(in_utc, with_offset.cast(pa.timestamp("us")))
 
 
-def text_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Return texts in UTF-8."""
-    return pa.table([values.cast(pa.string())], schema=schema)
+class TextFormat(ValueFormat):
+    """Texts in UTF-8."""
+
+    whole = t.StringType()
+
+    def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
+        return pa.table({"value": values.cast(pa.string())})
+
+    def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
+        return "not in UTF-8"
 
 
-def byte_rows(values: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Return the values as they are."""
-    return pa.table([values], schema=schema)
+class BytesFormat(ValueFormat):
+    """Values as they are."""
+
+    whole = t.BinaryType()
+
+    def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
+        return pa.table({"value": values})
+
+    def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
+        raise AssertionError("any value is right")
 
 
-PARSED: Mapping[str, Parse] = {"json": json_rows, "csv": csv_rows}
-"""The functions that parse values to the columns of a schema, by the format's name."""
-
-WHOLE_VALUES: Mapping[str, tuple[Parse, t.DataType]] = {
-    "string": (text_rows, t.StringType()),
-    "bytes": (byte_rows, t.BinaryType()),
+FORMATS: Mapping[str, ValueFormat] = {
+    "json": JsonFormat(),
+    "csv": CsvFormat(),
+    "string": TextFormat(),
+    "bytes": BytesFormat(),
 }
-"""The same for formats of which a value is the only column, ``value``, with its type."""
+"""The forms of values that a word says, by that word."""
 
 
 def decodable(field: Field, nested: bool = False) -> bool:
@@ -120,54 +214,78 @@ def decodable(field: Field, nested: bool = False) -> bool:
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads messages of a ``format``, in batches with the column ``value``; it is sent to workers.
+    """Reads messages whose values have a ``format``, in batches with the column ``value``; it is sent to workers.
 
-    ``parsed``: the columns that values hold. ``columns``: those of the rows, others of which are the batches' own, or MALFORMED.
+    ``parsed``: the columns that values hold. ``columns``: those of the rows, others of which are the batches' own, or say what is
+    no row; ``shows_values``: WRONG has the place and the beginning of a value, for an error, and not words that many share.
     """
 
-    format: str
+    format: ValueFormat
     parsed: tuple[Field, ...]
     columns: tuple[Field, ...]
+    shows_values: bool = False
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         """Yield the rows of a batch's messages, in their order and in Spark's types of the columns."""
         values = batch.column("value").cast(pa.binary())
-        rows, is_malformed = self.decoded(values)
+        rows, wrong = self.decoded(values)
         own = {name: batch.column(name) for name in batch.schema.names}
-        own[MALFORMED] = pc.if_else(pa.array(is_malformed), values, pa.scalar(None, pa.binary()))
+        own[MALFORMED_VALUE] = pc.if_else(wrong.is_valid(), values, pa.scalar(None, pa.binary()))
+        own[WRONG] = self._with_values(wrong, batch) if self.shows_values and wrong.null_count < len(wrong) else wrong
         of_values = {field.name for field in self.parsed}
         columns = {f.name: rows.column(f.name) if f.name in of_values else own[f.name] for f in self.columns}
         yield pa.table({f.name: columns[f.name].cast(arrow_type(f.type)) for f in self.columns})
 
-    def decoded(self, values: pa.Array) -> tuple[pa.Table, Mask]:
-        """Return a row for each value, of NULLs if it is NULL or malformed, and a mask of the malformed ones."""
-        parse = PARSED[self.format] if self.format in PARSED else WHOLE_VALUES[self.format][0]
-        schema = pa.schema([(f.name, arrow_type(f.type)) for f in self.parsed])
-        places = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-        parts = list(_parts(parse, values.take(pa.array(places)), schema))
-        rows = pa.concat_tables([schema.empty_table(), *(part for part, _ in parts)])
-        is_malformed = np.zeros(len(values), bool)
-        is_malformed[places] = np.repeat([wrong for _, wrong in parts], [part.num_rows for part, _ in parts])
+    def _with_values(self, wrong: pa.Array, batch: pa.RecordBatch) -> pa.Array:
+        places = zip(
+            wrong.to_pylist(), *(batch.column(n).to_pylist() for n in (PARTITION, OFFSET, "value")), strict=True
+        )
+        return pa.array(
+            [
+                why and f"{why}; partition {partition}, offset {offset}: {value[:BEGINNING]!r}"
+                for why, partition, offset, value in places
+            ],
+            pa.string(),
+        )
+
+    def decoded(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Return a row for each value, of NULLs if it is NULL or malformed, and what is wrong with the malformed ones."""
+        places = None if values.null_count == 0 else np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        parts = [*self._parts(values if places is None else values.take(pa.array(places)))]
+        rows = pa.concat_tables([row_schema(self.parsed).empty_table(), *(part for part, _ in parts)])
+        reasons = (pa.array([why]) if why else pa.nulls(part.num_rows, pa.string()) for part, why in parts)
+        wrong = pa.concat_arrays([pa.nulls(0, pa.string()), *reasons])
+        if places is None:
+            return rows, wrong
         # the rows go to the places of their values
         at = np.full(len(values), -1)
         at[places] = np.arange(len(places))
-        return rows.take(pa.array(at, mask=at < 0)), is_malformed
+        return rows.take(pa.array(at, mask=at < 0)), wrong.take(pa.array(at, mask=at < 0))
+
+    def _parts(self, values: pa.Array) -> Iterator[tuple[pa.Table, str]]:
+        """Yield the rows of values that are not NULL, in order, with ""; for a malformed one NULLs, and what is wrong."""
+        waiting: list[pa.Array] = [values] if len(values) else []
+        while waiting:
+            block = waiting.pop()
+            try:
+                yield self.format.rows(block, self.parsed), ""
+            except REFUSED:
+                if len(block) == 1:
+                    nulls = pa.table([pa.nulls(1, arrow_type(f.type)) for f in self.parsed], row_schema(self.parsed))
+                    yield nulls, f"malformed value: {self.format.wrong(block[0].as_py(), self.parsed)}"
+                else:
+                    half = len(block) // 2
+                    waiting += [block[half:], block[:half]]
 
 
-def _parts(parse: Parse, values: pa.Array, schema: pa.Schema) -> Iterator[tuple[pa.Table, bool]]:
-    """Yield the rows of values that are not NULL, in order, with True beside a row of NULLs for one that is malformed."""
-    read = pa.schema([(field.name, as_read(field.type)) for field in schema])
-    waiting: list[pa.Array] = [values] if len(values) else []
-    while waiting:
-        block = waiting.pop()
-        try:
-            yield parse(block, read).cast(schema), False
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            if len(block) == 1:
-                yield pa.table([pa.nulls(1, field.type) for field in schema], schema=schema), True
-            else:
-                half = len(block) // 2
-                waiting += [block[half:], block[:half]]
+def row_schema(fields: tuple[Field, ...]) -> pa.Schema:
+    """Return columns with their Arrow types."""
+    return pa.schema([(field.name, arrow_type(field.type)) for field in fields])
+
+
+def read_schema(fields: tuple[Field, ...]) -> pa.Schema:
+    """Return columns as PyArrow's parsers read them."""
+    return pa.schema([(field.name, as_read(arrow_type(field.type))) for field in fields])
 
 
 def as_read(kind: pa.DataType) -> pa.DataType:

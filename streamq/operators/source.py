@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.connectors.messages import MALFORMED
+from streamq.connectors.messages import MALFORMED, WRONG
 from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows, RowRefusal, SourcePolicy
@@ -93,12 +93,14 @@ class Source(Operator):
     def item_rules(self) -> ItemRules:
         """The rules by which rows of the table become items; first, those whose values a connector could not decode are none."""
         refused = RowRefusal(Col(MALFORMED).is_not_null(), Lit("malformed value"))
+        if WRONG in self.beside:
+            refused = RowRefusal(Col(WRONG).is_not_null(), Col(WRONG))
         return ItemRules(self.columns, [*([refused] if self.has_malformed else []), *self.define_items()], self.zone)
 
     @property
     def has_malformed(self) -> bool:
         """True if the rows' connector says which values it could not decode."""
-        return MALFORMED in self.beside
+        return not {WRONG, MALFORMED}.isdisjoint(self.beside)
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.

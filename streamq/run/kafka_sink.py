@@ -12,13 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.connectors.connector import option_values
-from streamq.connectors.kafka import KafkaTopic, check_brokers
+from streamq.connectors.kafka import KafkaTopic
+from streamq.connectors.kafka_client import ANSWER_SECONDS, check_brokers, client_settings
 from streamq.errors import PlanError
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
-
-SECONDS = 60
-"""The seconds that a broker may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +34,12 @@ class KafkaSink(TransactionalSink):
         check_brokers(self.servers, verb)
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.servers, **self.settings})
-        if self.topic not in admin.list_topics(timeout=SECONDS).topics:
+        admin = AdminClient(dict(self.settings))
+        if self.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
             raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
 
     def transaction(self, run: str) -> Callable[[], Transaction]:
-        return partial(
-            KafkaTransaction, {"bootstrap.servers": self.servers, **self.settings}, self.topic, self.key, run
-        )
+        return partial(KafkaTransaction, self.settings, self.topic, self.key, run)
 
 
 def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
@@ -53,8 +48,9 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
         hint = "Give servers, topic and options."
         raise PlanError(verb, "a topic that is written has no schema, start or end", f"topic {topic.topic!r}", hint)
     check_client("confluent_kafka", "confluent-kafka", "kafka", verb)
-    settings = {name.removeprefix("kafka."): str(value) for name, value in option_values(topic.options).items()}
-    return KafkaSink(topic.servers, topic.topic, settings)
+    if other := next((name for name, _ in topic.options if not name.lower().startswith("kafka.")), None):
+        raise PlanError(verb, f"option {other!r} is none of a topic that is written", "", "Those begin with kafka.")
+    return KafkaSink(topic.servers, topic.topic, client_settings(topic.servers, topic.options))
 
 
 class KafkaTransaction(Transaction):
@@ -71,7 +67,7 @@ class KafkaTransaction(Transaction):
         own = {"transactional.id": f"streamq-{topic}-{run}", "linger.ms": 20, "compression.type": "lz4"}
         self.producer = Producer({**settings, **own, "transaction.timeout.ms": 900_000})
         # an earlier attempt is fenced off, and its transaction ended
-        self.producer.init_transactions(SECONDS)
+        self.producer.init_transactions(ANSWER_SECONDS)
 
     def done(self, number: int) -> bool:
         return self._marked() >= number
@@ -85,7 +81,7 @@ class KafkaTransaction(Transaction):
         admin = AdminClient(dict(self.settings))
         try:
             new = NewTopic(self.marks, 1, config={"cleanup.policy": "compact"})
-            admin.create_topics([new])[self.marks].result(SECONDS)
+            admin.create_topics([new])[self.marks].result(ANSWER_SECONDS)
         except KafkaException as exception:
             if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -93,7 +89,7 @@ class KafkaTransaction(Transaction):
         consumer = Consumer({**self.settings, **reading, "enable.auto.commit": False})
         consumer.assign([TopicPartition(self.marks, 0, OFFSET_BEGINNING)])
         last = -1
-        while (message := consumer.poll(SECONDS)) is not None:
+        while (message := consumer.poll(ANSWER_SECONDS)) is not None:
             error: Any = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 consumer.close()
@@ -102,7 +98,7 @@ class KafkaTransaction(Transaction):
                 raise KafkaException(error)
             if message.key() == self.run.encode():
                 last = int(message.value() or b"")
-        raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {SECONDS} s")
+        raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {ANSWER_SECONDS} s")
 
     def write(self, rows: pa.RecordBatchReader, number: int) -> None:
         self.producer.begin_transaction()
@@ -113,13 +109,13 @@ class KafkaTransaction(Transaction):
                 of_key = {name: row[name] for name in self.key}
                 self._produce(None if is_gone else _in_json(row), _in_json(of_key) if self.key else None)
         self.producer.produce(self.marks, str(number).encode(), self.run.encode())
-        self.producer.commit_transaction(SECONDS)
+        self.producer.commit_transaction(ANSWER_SECONDS)
         self.is_open = False
 
     def close(self) -> None:
         # readers of what is committed get no further than an open transaction
         if self.is_open:
-            self.producer.abort_transaction(SECONDS)
+            self.producer.abort_transaction(ANSWER_SECONDS)
 
     def _produce(self, value: bytes | None, key: bytes | None) -> None:
         """Send a message, once the client has room for it."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.connectors.kafka import check_brokers
-from streamq.connectors.messages import MALFORMED, MessageReader
+from streamq.connectors.kafka_client import check_brokers
+from streamq.connectors.messages import FORMATS, MALFORMED_VALUE, OFFSET, PARTITION, WRONG, MessageReader, ValueFormat
 from streamq.errors import PlanError, SourceError
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
@@ -32,56 +32,68 @@ ROWS = {
 }
 """Values, and the columns of their rows that are not NULL, instants and days as text."""
 
-WRONG = [
-    *('{"id": "3"}', '{"id": 3.5}', '{"zone": 3}', '{"n": 5000000000}', '{"ok": 1}', '{"l": [1, "x"]}', '{"s": 3}'),
-    *('{"at": 17}', '{"at": "noon"}', '{"id": 1, "id": 2}', '{"fare": 1e400}'),
-    *(
-        "{nope",
-        "",
-        "null",
-        "3",
-        '"x"',
-        "[1]",
-        '{"id": 1}{"id": 2}',
-        '{"id": 1},{"id": 2}',
-        "\n",
-        '{"id": 1}\n{"id": 2}',
-    ),
-]
+NO_ROWS = {
+    '{"id": "3"}': "field id is text, and no bigint",
+    '{"id": 3.5}': "field id is a number, and no bigint",
+    '{"zone": 3}': "field zone is a number, and no string",
+    '{"n": 5000000000}': "field n is a number, and no int",
+    '{"ok": 1}': "field ok is a number, and no boolean",
+    '{"l": [1, "x"]}': "field l is a list, and no array<int>",
+    '{"s": 3}': "field s is a number, and no struct<a:int>",
+    '{"zone": {"a": 1}}': "field zone is an object, and no string",
+    '{"at": 17}': "field at is a number, and no timestamp",
+    '{"at": "noon"}': "field at is text, and no timestamp",
+    '{"day": true}': "field day is a truth, and no date",
+    '{"id": 1, "id": 2}': "field id twice",
+    '{"fare": 1e400}': "not one object of JSON",
+    "null": "null, and no object of JSON",
+    "3": "a number, and no object of JSON",
+    '"x"': "text, and no object of JSON",
+    "[1]": "a list, and no object of JSON",
+    **dict.fromkeys(["{nope", "", "\n", '{"id": 1}{"id": 2}', '{"id": 1},{"id": 2}'], "not one object of JSON"),
+    '{"id": 1}\n{"id": 2}': "not one object of JSON",
+}
+"""Values that are no rows, and what is wrong with them."""
 
 
 def columns(schema: str) -> tuple[Field, ...]:
     return tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "test"))
 
 
-def decoded(kind: str, schema: str, values: list[bytes | None]) -> list[dict[str, Any]]:
+def decoded(form: ValueFormat, schema: str, values: list[bytes | None], **arguments: Any) -> list[dict[str, Any]]:
+    """The rows of values, each at an offset of partition 7; MALFORMED_VALUE is there only if it is the value, where WRONG is."""
     fields = columns(schema)
-    reader = MessageReader(kind, fields, (*fields, *columns(f"offset bigint, {MALFORMED} binary")))
-    batch = pa.record_batch(
-        {"value": pa.array(values, pa.binary()), "offset": pa.array(range(len(values)), pa.int64())}
-    )
-    (rows,) = reader(batch)
-    assert rows.column("offset").to_pylist() == [*range(len(values))]
-    return list(rows.drop_columns(["offset"]).to_pylist())
+    own = columns(f"{PARTITION} int, {OFFSET} bigint, {MALFORMED_VALUE} binary, {WRONG} string")
+    reader = MessageReader(form, fields, (*fields, *own), **arguments)
+    places = {PARTITION: pa.array([7] * len(values), pa.int32()), OFFSET: pa.array(range(len(values)), pa.int64())}
+    (table,) = reader(pa.record_batch({"value": pa.array(values, pa.binary()), **places}))
+    rows = table.to_pylist()
+    for number, (row, value) in enumerate(zip(rows, values, strict=True)):
+        assert (row.pop(PARTITION), row.pop(OFFSET)) == (7, number)
+        assert row.pop(MALFORMED_VALUE) == (None if row[WRONG] is None else value)
+    return rows
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_value_of_json_is_a_row_or_malformed(seed: int) -> None:
     drawn = random.Random(seed)
-    values = [drawn.choice([*ROWS, *WRONG]).encode() for _ in range(60)]
+    values = [drawn.choice([*ROWS, *NO_ROWS]).encode() for _ in range(60)]
     values[seed], values[2 * seed] = None, b'{"zone": "\xff"}'
     names = [field.name for field in columns(SCHEMA)]
-    for value, row in zip(values, decoded("json", SCHEMA, values), strict=True):
-        right = {} if value is None else ROWS.get(value.decode(errors="replace"))
-        assert row.pop(MALFORMED) == (value if right is None else None)
+    reasons = {**NO_ROWS, '{"zone": "\ufffd"}': "not in UTF-8"}
+    for value, row in zip(values, decoded(FORMATS["json"], SCHEMA, values), strict=True):
+        text = None if value is None else value.decode(errors="replace")
+        right = {} if text is None else ROWS.get(text)
+        assert row.pop(WRONG) == (None if right is not None else f"malformed value: {reasons[str(text)]}")
         shown = {n: str(v) if n in ("at", "day") and v is not None else v for n, v in row.items()}
         assert shown == {name: (right or {}).get(name) for name in names}, value
 
 
 def test_a_decimal_with_too_many_digits_is_malformed() -> None:
     values = [b'{"e": 123.45}', b'{"e": 1000}', b'{"e": 1.255}', b'{"e": -999.99}']
-    rows = decoded("json", "e decimal(5,2)", values)
-    assert [row[MALFORMED] for row in rows] == [None, *values[1:3], None]
+    rows = decoded(FORMATS["json"], "e decimal(5,2)", values)
+    wrong = "malformed value: field e is a number, and no decimal(5,2)"
+    assert [row[WRONG] for row in rows] == [None, wrong, wrong, None]
 
 
 def test_values_of_csv_and_whole_values() -> None:
@@ -90,21 +102,37 @@ def test_values_of_csv_and_whole_values() -> None:
         b"1,,,": (1, None, None, None),
         b"1,,\xc3\xa4,": (1, None, "\u00e4", None),
     }
-    wrong = [b"1,2", b"x,,,", b"", b"1,,a\nb,", b"1,,a,1,2", b"1,,\xff,", b"1,,a,\n2,,b,"]
+    wrong = {
+        b"1,2": "2 fields, and not 4",
+        b"": "not one line of CSV",
+        b"x,,,": "field id is no bigint",
+        b"1,noon,,": "field at is no timestamp",
+        b"1,,a\nb,": "not one line of CSV",
+        b"1,,a,1,2": "5 fields, and not 4",
+        b"1,,\xff,": "not in UTF-8",
+        b"1,,a,\n2,,b,": "not one line of CSV",
+    }
     values = [*rows, *wrong, *rows]
-    for value, row in zip(
-        values, decoded("csv", "id bigint, at timestamp, zone string, v double", values), strict=True
-    ):
-        assert row.pop(MALFORMED) == (None if value in rows else value)
+    decoded_rows = decoded(FORMATS["csv"], "id bigint, at timestamp, zone string, v double", values)
+    for value, row in zip(values, decoded_rows, strict=True):
+        assert row.pop(WRONG) == (f"malformed value: {wrong[value]}" if value in wrong else None)
         shown = tuple(str(v) if n == "at" and v is not None else v for n, v in row.items())
         assert shown == rows.get(value, (None,) * 4), value
-    texts = decoded("string", "value string", [b"a", b"\xff", None])
+    texts = decoded(FORMATS["string"], "value string", [b"a", b"\xff", None])
     assert texts == [
-        {"value": "a", MALFORMED: None},
-        {"value": None, MALFORMED: b"\xff"},
-        {"value": None, MALFORMED: None},
+        {"value": "a", WRONG: None},
+        {"value": None, WRONG: "malformed value: not in UTF-8"},
+        {"value": None, WRONG: None},
     ]
-    assert decoded("bytes", "value binary", [b"\xff"]) == [{"value": b"\xff", MALFORMED: None}]
+    assert decoded(FORMATS["bytes"], "value binary", [b"\xff"]) == [{"value": b"\xff", WRONG: None}]
+
+
+def test_what_an_error_shows_of_a_malformed_value() -> None:
+    values = [b'{"v": 1}', b'{"v": "' + b"x" * 200 + b'"}', b'{"v": 2}']
+    rows = decoded(FORMATS["json"], "v int", values, shows_values=True)
+    beginning = b'{"v": "' + b"x" * 93
+    shown = f"malformed value: field v is text, and no int; partition 7, offset 1: {beginning!r}"
+    assert [row[WRONG] for row in rows] == [None, shown, None]
 
 
 def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +142,7 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
     again = sq.from_json(query.to_json())
     assert again.tables["s"] == topic
     assert again.plan.digest == query.plan.digest
-    assert query.plan.input.policy.shown("timestamp") == "generate(per=all of [partition], idle_after=1 minute)"
+    assert query.plan.input.policy.shown("timestamp") == "generate(per=all of [_partition], idle_after=1 minute)"
     assert query.columns == ["v"]
     with pytest.raises(PlanError, match="may be a secret"):
         sq.points(
@@ -128,12 +156,16 @@ def test_a_topic_is_part_of_a_plan_without_secrets(monkeypatch: pytest.MonkeyPat
     [
         ({"value": "jso"}, "json"),
         ({"value": "string", "schema": "v int"}, "the column 'value' alone"),
-        ({"schema": "offset int"}, "a column 'offset'"),
+        ({"schema": "_offset int"}, "a column '_offset'"),
+        ({"schema": "key int", "metadata": ["key"]}, "a column 'key'"),
+        ({"schema": "v int", "record": "x"}, "has no record"),
+        ({"value": "avro", "schema": "v int"}, "has the columns of a record; found schema='v int', record=None"),
         ({"schema": "v map<string,int>"}, "not decoded"),
         ({"value": "csv", "schema": "v array<int>"}, "not decoded"),
         ({"schema": "v int", "metadata": ["offsets"]}, "offset"),
         ({"schema": "v int", "start": "first"}, "start is"),
         ({"schema": "v int", "end": {}}, "end is"),
+        ({"schema": "v int", "end": "earliest"}, "end is 'latest' or"),
         ({"schema": "v int", "start": {0: True}}, "start is"),
         ({"schema": "v int", "at_once": 0}, "at_once"),
         ({"schema": "v int", "options": {"a": 1}}, "options are texts"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
+import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
@@ -48,6 +52,12 @@ def test_a_topic_in_batch_and_as_a_stream(spark: SparkSession, kafka: Broker, tm
     assert sorted(rows.column("total").to_pylist()) == [45, 45, 145, 145, 245, 345]
     again = sq.from_json(query.to_json())
     assert_same_history(again.to_df().toArrow(), rows)
+    assert_same_history(again.to_arrow(), rows)
+    shown = r"""field v is text, and no bigint; partition 0, offset 41: b'{"at": .*, "v": "3"}'"""
+    some = replace(topic, start=((0, 41), (1, 0)))
+    for answer in (lambda: sq.points(some, time="at").to_arrow(), lambda: sq.points(some, time="at").to_df().toArrow()):
+        with pytest.raises(Exception, match=shown):
+            answer()
     run = query.run(
         sink=str(tmp_path / "out"),
         checkpoint=str(tmp_path / "checkpoint"),
@@ -59,10 +69,12 @@ def test_a_topic_in_batch_and_as_a_stream(spark: SparkSession, kafka: Broker, tm
     out = spark.read.parquet(str(tmp_path / "out")).drop("streamq_batch").toArrow()
     assert_same_history(out, rows)
     late = spark.read.parquet(str(tmp_path / "late")).toArrow().to_pylist()
-    assert sorted(row["reason"] for row in late) == ["malformed value", "malformed value", "null start"]
-    payloads = sorted((json.loads(row["payload"]) for row in late), key=lambda p: p["offset"])
-    bytes_of = [base64.b64decode(p["malformed"]) if p["malformed"] else None for p in payloads]
-    assert [(p["partition"], p["offset"]) for p in payloads] == [(0, 40), (0, 41), (0, 42)]
+    payloads = {row["reason"]: json.loads(row["payload"]) for row in sorted(late, key=lambda row: row["payload"])}
+    reasons = ["not one object of JSON", "field v is text, and no bigint"]
+    assert sorted(payloads) == sorted([*(f"malformed value: {why}" for why in reasons), "null start"])
+    by_place = sorted(payloads.values(), key=lambda p: p["_offset"])
+    bytes_of = [base64.b64decode(p["_malformed"]) if p["_malformed"] else None for p in by_place]
+    assert [(p["_partition"], p["_offset"]) for p in by_place] == [(0, 40), (0, 41), (0, 42)]
     assert bytes_of == wrong
 
 
@@ -76,7 +88,7 @@ def test_a_partition_that_is_behind_loses_nothing(spark: SparkSession, kafka: Br
         return query.run(sink=out, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", **arguments)
 
     kafka.send("skewed", [value(i, "a", 1) for i in range(600, 640)], partition=0)
-    assert "furthest behind is partition=1, without a row" in str(run().why())
+    assert "furthest behind is _partition=1, without a row" in str(run().why())
     kafka.send("skewed", [value(0, "b", 1)], partition=1)
     run()
     # a partition that is new is awaited by the next start
@@ -111,13 +123,64 @@ def test_what_kafka_knows_of_a_message(spark: SparkSession, kafka: Broker) -> No
         kafka.servers, "texts", value="string", metadata=["timestamp", "key", "offset"], start={0: 1}, end={0: 3}
     )
     whole = sq.kafka(kafka.servers, "texts", value="bytes", metadata=["timestamp"])
-    committed = sq.points(whole, time="timestamp").to_df().toArrow().column("value").to_pylist()
-    assert committed == [b"a", b"\xff", b"c", b"d"]
+    committed = sq.points(whole, time="timestamp")
+    for rows in (committed.to_df().toArrow(), committed.to_arrow()):
+        assert sorted(rows.column("value").to_pylist()) == [b"a", b"c", b"d", b"\xff"]
     texts = sq.points(topic, time="timestamp", invalid="drop")
     assert texts.columns == ["value", "key", "offset"]
-    assert texts.to_df().drop("start", "end").toArrow().to_pylist() == [{"value": "c", "key": b"2", "offset": 2}]
-    with pytest.raises(Exception, match="malformed value"):
+    for rows in (texts.to_df().toArrow(), texts.to_arrow()):
+        assert rows.drop_columns(["start", "end"]).to_pylist() == [{"value": "c", "key": b"2", "offset": 2}]
+    with pytest.raises(Exception, match="malformed value: not in UTF-8; partition 0, offset 1"):
         sq.points(topic, time="timestamp").to_df().toArrow()
+
+
+def test_a_range_of_messages_without_spark(kafka: Broker) -> None:
+    """By offsets; what is not there is named, and an empty partition is none."""
+    kafka.create("range", 3)
+    kafka.send("range", [value(i, "a", i) for i in range(30)], partition=0)
+    kafka.send("range", [value(i, "b", i) for i in range(10)], partition=1)
+    kafka.delete_before("range", 0, 5)
+
+    def total(**bounds: Any) -> int:
+        topic = sq.kafka(kafka.servers, "range", schema=SCHEMA, **bounds)
+        rows = sq.points(topic, time="at").tumbling_window("1 day").select(n=sq.count()).to_arrow()
+        return sum(rows.column("n").to_pylist())
+
+    assert total() == 35
+    assert total(start={0: 7, 1: 10, 2: 0}, end={0: 9, 1: 10, 2: 0}) == 2
+    assert total(end={0: 6, 1: 0, 2: 0}) == 1
+    for bounds, wrong in (
+        (
+            {"start": {0: 3, 1: 0, 2: 0}},
+            "partition 0 of 'range' has no offsets from 3 to before 30; it has those from 5",
+        ),
+        ({"end": {0: 30, 1: 11, 2: 0}}, "partition 1 of 'range' has no offsets from 0 to before 11"),
+        ({"start": {0: 3}}, r"start has an offset for each partition; found \{0: 3\}; there are: 0, 1, 2"),
+    ):
+        with pytest.raises(SourceError, match=wrong):
+            total(**bounds)
+    with pytest.raises(PlanError, match="a batch begins at 'earliest' or at offsets; found start='latest'"):
+        total(start="latest")
+    for options, wrong in (
+        ({}, "Unknown topic"),
+        ({"kafka.sasl.jaas.config": "x"}, "JAAS configuration is not supported"),
+    ):
+        topic = sq.kafka(kafka.servers, "nowhere", value="bytes", metadata=["timestamp"], options=options)
+        with pytest.raises(SourceError, match=f"topic 'nowhere' is not read; .*{wrong}"):
+            sq.points(topic, time="timestamp").show()
+
+
+def test_records_of_avro(spark: SparkSession, kafka: Broker) -> None:
+    fields = [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}, {"name": "v", "type": "int"}]
+    record = {"type": "record", "name": "R", "fields": fields}
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, record, {"at": dt.datetime(2024, 5, 1, tzinfo=dt.UTC), "v": 3})
+    kafka.create("avro", 1)
+    kafka.send("avro", [data.getvalue()])
+    query = sq.points(sq.kafka(kafka.servers, "avro", value="avro", record=json.dumps(record)), time="at")
+    rows = query.to_df().toArrow()
+    assert rows.column("v").to_pylist() == [3]
+    assert_same_history(query.to_arrow(), rows)
 
 
 def messages(servers: str, topic: str) -> list[tuple[Any, Any]]:
