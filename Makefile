@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow browser soak fuzz demo docs notebooks bench clean
+.PHONY: test java lint format types fast slow browser soak fuzz old demo docs notebooks bench clean
 .NOTPARALLEL:
 
 test: java lint types fast slow browser
@@ -54,6 +54,10 @@ soak: java
 # What random queries can find in FUZZ seconds an operator, and in 24 times that for operators on each other
 fuzz: java
 	STREAMQ_FUZZ=$(FUZZ) $(PY) -m pytest -q tests/laws/test_operators.py -n auto --dist worksteal --streamq-seed=random
+
+# README's examples, and tables of Delta and Iceberg, on the oldest PySpark, in an environment of its own; not part of make test
+old: java
+	@bash scripts/old_spark.sh $(VENV) $(VENV)-old
 
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
