@@ -107,7 +107,7 @@ class KafkaTransaction(Transaction):
             for row in batch.to_pylist():
                 is_gone = bool(self.key) and row.pop("op") == "delete"
                 of_key = {name: row[name] for name in self.key}
-                self._produce(None if is_gone else _in_json(row), _in_json(of_key) if self.key else None)
+                self._produce(None if is_gone else in_json(row), in_json(of_key) if self.key else None)
         self.producer.produce(self.marks, str(number).encode(), self.run.encode())
         self.producer.commit_transaction(ANSWER_SECONDS)
         self.is_open = False
@@ -126,8 +126,8 @@ class KafkaTransaction(Transaction):
                 self.producer.poll(1)
 
 
-def _in_json(row: Mapping[str, Any]) -> bytes:
-    """Return a row as an object of JSON."""
+def in_json(row: Mapping[str, Any]) -> bytes:
+    """Return a row as an object of JSON: NaN and infinities without quotes, as readers take them; maps as lists of pairs."""
     return json.dumps(row, default=_plain).encode()
 
 

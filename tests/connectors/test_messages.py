@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import socket
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from streamq.connectors.messages import FORMATS, MALFORMED_VALUE, OFFSET, PARTIT
 from streamq.errors import PlanError, SourceError
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_fields
+from streamq.run.kafka_sink import in_json
 
 SCHEMA = "id bigint, n int, at timestamp, day date, zone string, fare double, ok boolean, l array<int>, s struct<a:int>"
 
@@ -125,6 +128,28 @@ def test_values_of_csv_and_whole_values() -> None:
         {"value": None, WRONG: None},
     ]
     assert decoded(FORMATS["bytes"], "value binary", [b"\xff"]) == [{"value": b"\xff", WRONG: None}]
+
+
+def test_what_a_sink_writes_is_read_back() -> None:
+    nan, infinite = float("nan"), float("inf")
+    kinds = "v double, w double, at timestamp, day date, e decimal(5,2), l array<int>, s struct<a:int>, ok boolean, t string"
+    at = dt.datetime(2024, 5, 1, 12, 0, 0, 5, dt.UTC)
+    row = {
+        "v": nan,
+        "w": -infinite,
+        "at": at,
+        "day": at.date(),
+        "l": [1, None],
+        "s": {"a": 2},
+        "ok": True,
+        "t": "\u00e4",
+    }
+    row["e"] = Decimal("1.25")
+    text = in_json({**row, "tags": [("a", 1)], "data": b"a"})
+    assert b'"tags": [["a", 1]], "data": "YQ=="' in text
+    (read,) = decoded(FORMATS["json"], kinds, [text])
+    assert repr(read.pop("v")) == "nan" and read.pop("w") == -infinite
+    assert read == {WRONG: None} | {name: row[name] for name in ("at", "day", "e", "l", "s", "ok", "t")}
 
 
 def test_what_an_error_shows_of_a_malformed_value() -> None:
