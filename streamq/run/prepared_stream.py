@@ -392,10 +392,9 @@ def start_run(options: RunOptions) -> Run:
     and the error of a query that is run to its end.
     """
     options.check()
-    trigger = trigger_of(options.trigger)
     path = options.checkpoint or temporary_folder("streamq-checkpoint-")
     refuse_second_run(path)
-    launch, claim = _claimed(replace(options, checkpoint=path), trigger)
+    launch, claim = claimed(replace(options, checkpoint=path))
     from streamq.run.running import Run
 
     run = Run(launch, claim, is_attended=options.checkpoint is not None)
@@ -405,9 +404,19 @@ def start_run(options: RunOptions) -> Run:
     return run
 
 
-def _claimed(options: RunOptions, trigger: Trigger) -> tuple[Launch, Claim]:
+def check_change(options: RunOptions, verb: str) -> None:
+    """Raise the error of results that a run on its checkpoint cannot go on with, and of arguments that do not go together."""
+    options.check()
+    prepared = prepare(options)
+    _ = prepared.outputs
+    if isinstance(prepared.stored, Identity):
+        fit_to_state(prepared.stored, prepared.identity).check(verb)
+
+
+def claimed(options: RunOptions) -> tuple[Launch, Claim]:
     """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
     assert options.checkpoint is not None
+    trigger = trigger_of(options.trigger)
     prepared = prepare(options)
     if options.trigger == ADAPTIVE and master_of(prepared.spark).startswith("sc://"):
         wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"

@@ -11,15 +11,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamq.choices import Request, RunState
 from streamq.compiler.explain import explain, print_explanation, state_section
 from streamq.compiler.explain_graphs import Measurements
-from streamq.errors import PlanError, counted, users_line
+from streamq.errors import PlanError, counted, kind_of, users_line
 from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
-from streamq.run.prepared_stream import Launch
+from streamq.run.prepared_stream import Launch, check_change, claimed
+from streamq.run.run_options import ResultRequest
 from streamq.run.samples import (
     LOOK_EVERY,
     RecordedRows,
@@ -40,6 +42,7 @@ from streamq.run.status.watcher import LOGGER, IdleWatch, ProgressLog, Watcher
 from streamq.run.status.watching import NewestRows, RunLook, Trail, noted_interrupt, run_view, watch_run
 from streamq.run.status.why import Why
 from streamq.run.storage.checkpoint import END_OF_INPUT, Claim, OutsideCti, TapCommand, outside_cti
+from streamq.run.written_rows import rows_that_hold
 from streamq.screens import ProgressBar, screen_for_lines
 from streamq.time import instant_ticks
 
@@ -50,6 +53,11 @@ class Run:
     """A running query; also a context manager that stops it."""
 
     def __init__(self, launch: Launch, claim: Claim, *, is_attended: bool):
+        self._begin(launch, claim)
+        self._attendant = self._attendant_of_checkpoint() if is_attended else None
+
+    def _begin(self, launch: Launch, claim: Claim) -> None:
+        """Start the query, and watch it."""
         self._options = launch.prepared.options
         self.name = self._options.name
         self.checkpoint = launch.checkpoint.path
@@ -68,7 +76,6 @@ class Run:
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if self._options.progress_log else None
         self._idle = self._idle_watch()
-        self._attendant = self._attendant_of_checkpoint() if is_attended else None
 
     def _start(self) -> StreamingQuery:
         """Start the query; once more if Spark's Python process does not connect in time, as nothing has been read yet."""
@@ -201,12 +208,92 @@ class Run:
 
     def _halt(self) -> None:
         """Stop the query, and whoever watches it."""
+        self._pause()
+        self._over = self._over or "stop was called on it"
+
+    def add(self, result: ResultRequest) -> None:
+        """Compute one more result from the next micro-batch on: that of :func:`result`, in a run of :func:`run_all`.
+
+        The run stops, and starts again on its checkpoint as a query that has changed (docs/operations.md): parts that the
+        result shares with others have seen the rows before, its own operators begin where the checkpoint stands. A micro-batch
+        that is interrupted is repeated. Raises PlanError for a name that another result has, and in a run of a single query;
+        CheckpointError for a result that does not fit what runs. After an error the run goes on as it was.
+
+        ::
+
+            run.add(sq.result(counts, name="counts", sink="counts"))
+        """
+        if not isinstance(result, ResultRequest):
+            raise PlanError("add", "not a result", f"found {kind_of(result)}", "Give sq.result(query, sink=...).")
+        names = [one.division for one in self._options.results]
+        if result.division is not None and result.division in names:
+            raise PlanError("add", f"a result called {result.division!r} is there", "", "Give it another name=.")
+        self._change("add", (*self._options.results, result))
+
+    def remove(self, name: str) -> None:
+        """Compute a result no more, from the next micro-batch on: the one that has this ``name`` in :func:`result`.
+
+        The state of operators that only it has needed is dropped in the next micro-batch with rows. What it has written stays.
+        Otherwise it is as in :meth:`add`. Raises PlanError for a name that no result has, and for the last result.
+        """
+        number = self._result_number("remove", name)
+        results = self._options.results
+        if len(results) == 1:
+            raise PlanError("remove", f"{name!r} is the only result", "", "End the run: run.stop().")
+        self._change("remove", (*results[:number], *results[number + 1 :]))
+
+    def _result_number(self, verb: str, name: str | None) -> int:
+        """Return the number of a result by its name, None for the only one; raise PlanError if there is none, or several."""
+        names = [one.division for one in self._options.results]
+        if name is None and len(names) == 1:
+            return 0
+        if name is None or name not in names:
+            wrong = "the run has several results" if name is None else f"no result {name!r}"
+            there = ", ".join(repr(one) for one in names if one is not None) or "none has a name"
+            raise PlanError(verb, wrong, f"there are: {there}", "Names are those of sq.result(query, name='...').")
+        return names.index(name)
+
+    def _change(self, verb: str, results: tuple[ResultRequest, ...]) -> None:
+        """Stop, and start with other results; as before, if they do not fit."""
+        if not self._options.together:
+            hint = "Start it by sq.run_all([sq.result(query, ...)], ...)."
+            raise PlanError(verb, "the run is of a single query", "", hint)
+        if self._over or not self.query.isActive:
+            raise _run_is_over(verb, self._over)
+        options = replace(self._options, results=results)
+        with spark_errors(verb, "Spark does not start the query"):
+            check_change(options, verb)
+            self._pause()
+            try:
+                launch, claim = claimed(options)
+            except Exception:
+                launch, claim = claimed(self._options)
+                self._begin(launch, claim)
+                raise
+            self._begin(launch, claim)
+
+    def _pause(self) -> None:
+        """Stop the query and those who watch it, so that it can start again."""
         if self._idle is not None:
             self._idle.stop()
         self._end_pauses()
         self.query.stop()
-        self._over = self._over or "stop was called on it"
         self._close_log()
+
+    @spark_errors("table")
+    def table(self, result: str | None = None) -> DataFrame:
+        """Return the rows of a result that hold now, as a batch DataFrame: payload, ``start`` and ``end``.
+
+        They are what the result has written up to the last micro-batch that is done: final rows, or a changelog with its
+        retractions folded. ``result`` is the name of one of several results. The rows are read from the files of the sink. Raises
+        PlanError for a result whose sink is no folder of Parquet files, for upserts, and for a name that no result has.
+
+        ::
+
+            run.table().groupBy("zone").count().show()
+        """
+        number = self._result_number("table", result)
+        return rows_that_hold(self._spark, self._options, number, self._launch.checkpoint)
 
     def _end_pauses(self) -> None:
         """End the pauses between micro-batches, for which Spark would wait."""
