@@ -98,7 +98,7 @@ def counts(schema: str = "at int, k string, v int") -> sq.Stream:
 def commit(sink: TransactionalSink, number: int, rows: pa.Table, *, asks: bool = False, run: str = "a") -> None:
     """What a task does with a micro-batch, its rows in batches of two, and one without any."""
     batches = [rows.slice(0, 0).to_batches(), rows.to_batches(2)]
-    assert list(committing(begun(sink, run), number, asks=asks)(b for some in batches for b in some)) == []
+    assert list(committing(begun(sink, run), number, asks=asks)(b for some in batches for b in some))
 
 
 def begun(sink: TransactionalSink, run: str = "a") -> Any:

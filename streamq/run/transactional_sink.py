@@ -64,8 +64,8 @@ class TransactionalSink(MicroBatchSink):
         run = self.run[0] if self.run else self._named(rows.sparkSession)
         commit = committing(self.transaction(run), number, asks=not self.run)
         # one task, and so one transaction, whatever the number of tasks when the micro-batch is repeated
-        rows.coalesce(1).mapInArrow(commit, "rows bigint").collect()
-        self.run[:] = [run]
+        if rows.coalesce(1).mapInArrow(commit, "number bigint").collect():
+            self.run[:] = [run]
 
     def _named(self, spark: SparkSession) -> str:
         """Return the name by which a system tells this result of a checkpoint from others."""
@@ -77,7 +77,7 @@ class TransactionalSink(MicroBatchSink):
 def committing(begin: Callable[[], Transaction], number: int, *, asks: bool) -> Any:
     """Return the function that commits the rows of a micro-batch, for ``mapInArrow``; it imports nothing of streamq.
 
-    ``asks``: the micro-batch may have been committed before; that may be, too, if the task is repeated.
+    It returns the number of one with rows. ``asks``: it may have been committed before; so it may if the task is repeated.
     """
 
     def commit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def committing(begin: Callable[[], Transaction], number: int, *, asks: bool) -> 
             with closing(begin()) as transaction:
                 if not (is_repeated and transaction.done(number)):
                     transaction.write(rows, number)
-        yield from ()
+            yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64())})
 
     return commit
 
