@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.connectors.connector import Connector
 from streamq.connectors.kafka import kafka_from_json
+from streamq.connectors.messages import BESIDE_ROWS
 from streamq.connectors.outside_table import table_from_json
 from streamq.connectors.publication import publication_from_json
-from streamq.connectors.stored_files import MARKS, files_from_json
+from streamq.connectors.stored_files import files_from_json
 from streamq.errors import PlanError, TypeMismatch, check_keywords, nearest, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
@@ -156,7 +157,7 @@ def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> A
     types = {column.name: column.type for column in source.columns}
     rows = source.rows
     for column in (column for reader in readers for column in reader.columns):
-        if column.name in MARKS and column.name not in types:
+        if column.name in BESIDE_ROWS and column.name not in types:
             rows = _without_malformed(rows, column)
             continue
         if column.name not in types:

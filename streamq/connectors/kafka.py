@@ -17,7 +17,7 @@ from streamq.connectors.connector import Connector, Splits, option_values, schem
 from streamq.connectors.kafka_client import check_brokers, client_settings, messages_between
 from streamq.connectors.messages import (
     FORMATS,
-    MALFORMED_VALUE,
+    MALFORMED,
     OFFSET,
     PARTITION,
     WRONG,
@@ -51,7 +51,7 @@ METADATA: Mapping[str, t.DataType] = {
 BESIDE = (
     Field(PARTITION, t.IntegerType()),
     Field(OFFSET, t.LongType()),
-    Field(MALFORMED_VALUE, t.BinaryType()),
+    Field(MALFORMED, t.BinaryType()),
     Field(WRONG, t.StringType()),
 )
 """The columns beside the events: where a message is, and why it is none."""
@@ -129,7 +129,7 @@ class KafkaTopic(Connector):
         check_brokers(self.servers, verb)
         self._check_bounded(verb)
         bounds = (None if isinstance(offsets, str) else dict(offsets) for offsets in (self.start, self.end))
-        read = self._reader([field.name for field in self.fields], shows_values=True)
+        read = self._reader([field.name for field in self.fields])
         own = {"value": t.BinaryType(), **METADATA}
         names = {**{name: name for name in own}, PARTITION: "partition", OFFSET: "offset"}
         tables = [row_schema(self.fields).empty_table()]
@@ -149,7 +149,7 @@ class KafkaTopic(Connector):
     def frame(self, spark: SparkSession) -> DataFrame:
         self._check_bounded("kafka")
         reader = spark.read.format("kafka").option("endingOffsets", self._offsets(self.end))
-        return self._decoded(self._messages(reader), shows_values=True)
+        return self._decoded(self._messages(reader))
 
     def not_split(self) -> str:
         return ""
@@ -214,14 +214,13 @@ class KafkaTopic(Connector):
         names = [f"{own[n]} AS {n}" for n in own if columns is None or n in columns]
         return messages.selectExpr("value", *names)
 
-    def _decoded(self, messages: DataFrame, *, shows_values: bool = False) -> DataFrame:
-        """Return the rows of messages; ``shows_values`` as in a MessageReader."""
-        read = self._reader([field.name for field in self.fields], shows_values=shows_values)
-        return Splits(messages, read).decoded(self.fields)
+    def _decoded(self, messages: DataFrame) -> DataFrame:
+        """Return the rows of messages."""
+        return Splits(messages, self._reader([field.name for field in self.fields])).decoded(self.fields)
 
-    def _reader(self, columns: Collection[str], *, shows_values: bool = False) -> MessageReader:
+    def _reader(self, columns: Collection[str]) -> MessageReader:
         fields = tuple(field for field in self.fields if field.name in columns)
-        return MessageReader(self._format, self._of_values, fields, shows_values)
+        return MessageReader(self._format, self._of_values, fields)
 
     def _offsets(self, offsets: Offsets) -> str:
         """Return offsets as Spark's option has them."""

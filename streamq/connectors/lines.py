@@ -19,13 +19,13 @@ from pyarrow import fs
 from pyspark.sql import types as t
 
 from streamq.connectors.file_formats import WHOLE, FileFormat, Options, Share
-from streamq.connectors.messages import MALFORMED, decodable
+from streamq.connectors.messages import MALFORMED, OFFSET, WRONG, decodable
 from streamq.connectors.text_values import Unclear, typed_texts
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.values import Mask
 
-MALFORMED_OFFSET = "malformed_offset"
-"""The column with the place of a malformed line in its file, in bytes from 0; NULL for others."""
+NO_ROW = "malformed value"
+"""What is wrong with a line that is no row."""
 
 CHUNK = 8 << 20
 """The bytes of a file that are parsed at a time, which bounds memory; a longer line is read whole."""
@@ -128,7 +128,7 @@ Parsed = tuple[pa.Table, Mask]
 class LineFormat(FileFormat):
     """A format of files in which each line is a row."""
 
-    marks = (Field(MALFORMED, t.BinaryType()), Field(MALFORMED_OFFSET, t.LongType()))
+    marks = (Field(MALFORMED, t.BinaryType()), Field(OFFSET, t.LongType()), Field(WRONG, t.StringType()))
     by_spark = False
 
     has_lists: ClassVar[bool] = False
@@ -182,7 +182,7 @@ class LineFormat(FileFormat):
 
 
 def with_marks(rows: pa.Table, is_wrong: Mask, lines: Lines) -> pa.Table:
-    """Return rows, of NULLs for malformed lines, with the bytes and the places of these."""
+    """Return rows, of NULLs for malformed lines, with the marks of these."""
     places = np.flatnonzero(is_wrong)
     if len(places):
         rows = rows.take(pa.array(np.arange(len(rows)), mask=is_wrong))
@@ -192,7 +192,8 @@ def with_marks(rows: pa.Table, is_wrong: Mask, lines: Lines) -> pa.Table:
     marked = pa.array(at, mask=~is_wrong)
     texts = pa.array(list(wrong), pa.binary()).take(marked)
     offsets = pa.array(wrong.begins + lines.offset, pa.int64()).take(marked)
-    return rows.append_column(MALFORMED, texts).append_column(MALFORMED_OFFSET, offsets)
+    reasons = pa.array([NO_ROW] * len(places), pa.string()).take(marked)
+    return rows.append_column(MALFORMED, texts).append_column(OFFSET, offsets).append_column(WRONG, reasons)
 
 
 def typed_columns(texts: Sequence[pa.Array], columns: Sequence[Field], is_wrong: Mask) -> Parsed:

@@ -24,20 +24,17 @@ from pyspark.sql import types as t
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
 
-PARTITION, OFFSET = "_partition", "_offset"
-"""The columns with the place of a message in its topic."""
+PARTITION, FILE, OFFSET = "_partition", "_file", "_offset"
+"""The columns with the place of a message in its topic, or of a malformed line in a file, in bytes from 0."""
 
-MALFORMED = "malformed"
-"""The column with the bytes of a line that is no row, NULL for others."""
+MALFORMED, WRONG = "_malformed", "_wrong"
+"""The columns with the bytes of a value or line that is no row, and what is wrong with it; NULL for others."""
 
-MALFORMED_VALUE, WRONG = "_malformed", "_wrong"
-"""The columns with the bytes of a message's value that is no row, and what is wrong with it; NULL for others."""
+BESIDE_ROWS = frozenset({PARTITION, FILE, OFFSET, MALFORMED, WRONG})
+"""The columns that connectors have beside those of the rows."""
 
 REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What PyArrow raises for values that are no rows."""
-
-BEGINNING = 100
-"""The number of a value's bytes that errors show."""
 
 
 class ValueFormat(ABC):
@@ -217,36 +214,23 @@ class MessageReader:
     """Reads messages whose values have a ``format``, in batches with the column ``value``; it is sent to workers.
 
     ``parsed``: the columns that values hold. ``columns``: those of the rows, others of which are the batches' own, or say what is
-    no row; ``shows_values``: WRONG has the place and the beginning of a value, for an error, and not words that many share.
+    no row.
     """
 
     format: ValueFormat
     parsed: tuple[Field, ...]
     columns: tuple[Field, ...]
-    shows_values: bool = False
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         """Yield the rows of a batch's messages, in their order and in Spark's types of the columns."""
         values = batch.column("value").cast(pa.binary())
         rows, wrong = self.decoded(values)
         own = {name: batch.column(name) for name in batch.schema.names}
-        own[MALFORMED_VALUE] = pc.if_else(wrong.is_valid(), values, pa.scalar(None, pa.binary()))
-        own[WRONG] = self._with_values(wrong, batch) if self.shows_values and wrong.null_count < len(wrong) else wrong
+        own[MALFORMED] = pc.if_else(wrong.is_valid(), values, pa.scalar(None, pa.binary()))
+        own[WRONG] = wrong
         of_values = {field.name for field in self.parsed}
         columns = {f.name: rows.column(f.name) if f.name in of_values else own[f.name] for f in self.columns}
         yield pa.table({f.name: columns[f.name].cast(arrow_type(f.type)) for f in self.columns})
-
-    def _with_values(self, wrong: pa.Array, batch: pa.RecordBatch) -> pa.Array:
-        places = zip(
-            wrong.to_pylist(), *(batch.column(n).to_pylist() for n in (PARTITION, OFFSET, "value")), strict=True
-        )
-        return pa.array(
-            [
-                why and f"{why}; partition {partition}, offset {offset}: {value[:BEGINNING]!r}"
-                for why, partition, offset, value in places
-            ],
-            pa.string(),
-        )
 
     def decoded(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Return a row for each value, of NULLs if it is NULL or malformed, and what is wrong with the malformed ones."""

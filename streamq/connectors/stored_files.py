@@ -23,8 +23,8 @@ from streamq.connectors.connector import Connector, Splits, option_values, schem
 from streamq.connectors.csv_lines import Csv
 from streamq.connectors.file_formats import WHOLE, ArrowFiles, FileFormat, Orc, Parquet, Share
 from streamq.connectors.json_lines import JsonLines
-from streamq.connectors.lines import COMPRESSED, MALFORMED_OFFSET
-from streamq.connectors.messages import MALFORMED
+from streamq.connectors.lines import COMPRESSED, NO_ROW
+from streamq.connectors.messages import FILE, MALFORMED, OFFSET, WRONG
 from streamq.connectors.text_values import PLAIN, Unclear, typed_texts
 from streamq.errors import NeedsSpark, PlanError, SourceError, check_keywords, nearest
 from streamq.plan.schema import MICRO_BATCH, Field, lazy, quote
@@ -46,12 +46,6 @@ FORMATS: Mapping[str, FileFormat] = {kind.name: kind for kind in (Parquet(), Orc
 
 SPARKS_FORMATS = frozenset({PARQUET, "csv", "json", "orc", "avro", "text", "xml"})
 """The formats of files that Spark has; others are tables, or come with packages."""
-
-MALFORMED_FILE = "malformed_file"
-"""The column with the path of the file of a malformed row, NULL for others."""
-
-MARKS = frozenset({MALFORMED, MALFORMED_OFFSET, MALFORMED_FILE})
-"""The columns that say which rows of files are malformed."""
 
 CORRUPT = "__corrupt"
 """The column in which Spark's reader puts a malformed line."""
@@ -129,10 +123,10 @@ class FileReader:
         """Return rows with the path of those that are malformed."""
         is_wrong = rows.column(MALFORMED).is_valid()
         if self.is_static and (at := pc.index(is_wrong, True).as_py()) >= 0:
-            line, place = rows.column(MALFORMED)[at].as_py(), rows.column(MALFORMED_OFFSET)[at]
+            line, place = rows.column(MALFORMED)[at].as_py(), rows.column(OFFSET)[at]
             what = f"at byte {place}: {line[:80]!r}"
             raise SourceError("join_table", f"{path} has a malformed line", what, "Mend it: a table has no invalid=.")
-        return rows.append_column(MALFORMED_FILE, pc.if_else(is_wrong, path, pa.scalar(None, pa.string())))
+        return rows.append_column(FILE, pc.if_else(is_wrong, path, pa.scalar(None, pa.string())))
 
 
 def texts_in_folders(path: str, depth: int) -> Divided:
@@ -190,7 +184,7 @@ class Files(Connector):
     def _marks(self) -> tuple[Field, ...]:
         """The columns of malformed rows, of a format that has some."""
         marks = FORMATS[self.format].marks if self.format in FORMATS and not self.is_static else ()
-        return (*marks, Field(MALFORMED_FILE, t.StringType())) if marks else ()
+        return (*marks, Field(FILE, t.StringType())) if marks else ()
 
     @property
     def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -314,8 +308,9 @@ class Files(Connector):
         line = F.col(CORRUPT)
         marks = {
             MALFORMED: line.cast("binary"),
-            MALFORMED_OFFSET: F.lit(None).cast(t.LongType()),
-            MALFORMED_FILE: F.when(line.isNotNull(), F.col("_metadata.file_path")),
+            OFFSET: F.lit(None).cast(t.LongType()),
+            WRONG: F.when(line.isNotNull(), F.lit(NO_ROW)),
+            FILE: F.when(line.isNotNull(), F.col("_metadata.file_path")),
         }
         stored = (F.col(quote(field.name)) for field in self._stored)
         return rows.select(*stored, *(column.alias(name) for name, column in marks.items()))
@@ -504,8 +499,8 @@ def files(
     with ``reader="spark"`` all are Spark's. Each value is the one that Spark reads. What Spark reads by rules that are its own (a
     zone by its name, quotes within quotes) ends the query with file and value; nothing is guessed. A line of CSV or JSON that
     is no row (a text that is no value of its type, too few fields) is an invalid row, see ``invalid`` of the source, and in a
-    table of ``join_table`` an error. Beside the events stand ``malformed``, its bytes, ``malformed_file`` and
-    ``malformed_offset``, in bytes from 0: in the late output. Raises PlanError for wrong arguments; SourceError where there is no
+    table of ``join_table`` an error. Beside the events stand ``_malformed``, its bytes, ``_wrong``, ``_file`` and
+    ``_offset``, in bytes from 0: in the late output. Raises PlanError for wrong arguments; SourceError where there is no
     file to read the columns from.
 
     ::

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
-from streamq.connectors.messages import MALFORMED, WRONG
+from streamq.connectors.messages import WRONG
 from streamq.errors import InvalidEvent, TypeMismatch, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows, RowRefusal, SourcePolicy
-from streamq.plan.expr import Col, Lit
+from streamq.plan.expr import Col
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant_sql, orderable, text_literal
 from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
@@ -92,15 +92,13 @@ class Source(Operator):
     @lazy
     def item_rules(self) -> ItemRules:
         """The rules by which rows of the table become items; first, those whose values a connector could not decode are none."""
-        refused = RowRefusal(Col(MALFORMED).is_not_null(), Lit("malformed value"))
-        if WRONG in self.beside:
-            refused = RowRefusal(Col(WRONG).is_not_null(), Col(WRONG))
-        return ItemRules(self.columns, [*([refused] if self.has_malformed else []), *self.define_items()], self.zone)
+        refused = [RowRefusal(Col(WRONG).is_not_null(), Col(WRONG))] if self.has_malformed else []
+        return ItemRules(self.columns, [*refused, *self.define_items()], self.zone)
 
     @property
     def has_malformed(self) -> bool:
         """True if the rows' connector says which values it could not decode."""
-        return not {WRONG, MALFORMED}.isdisjoint(self.beside)
+        return WRONG in self.beside
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
@@ -351,7 +349,7 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> str:
 
 def _shown_beside(names: Sequence[str]) -> str:
     """Return the columns beside a row that have values as SQL, for an error."""
-    values = ((name, f"translate(cast({quote(name)} as string), '\\n', ' ')") for name in names)
+    values = ((name, f"translate(cast({quote(name)} as string), '\\n', ' ')") for name in names if name != WRONG)
     parts = (f"coalesce(concat({text_literal(f'; {name}: ')}, {value}), '')" for name, value in values)
     return f"concat({', '.join(parts)})" if names else "''"
 

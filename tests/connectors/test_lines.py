@@ -22,7 +22,7 @@ from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.values import python_rows
 from tests.connectors.hostile_lines import SCHEMA, hostile_lines
 
-MARKS = ("malformed", "malformed_offset")
+MARKS = ("_malformed", "_offset", "_wrong")
 COLUMNS = tuple(Field(f.name, f.dataType) for f in parse_fields(SCHEMA, "test"))
 
 
@@ -57,16 +57,16 @@ def test_a_file_is_the_same_rows_however_it_is_cut(name: str, seed: int, monkeyp
             for number in range(shares):
                 for table in kind.parts(io.BytesIO(data), COLUMNS, {}, (number, shares)):
                     rows += shown(table)
-                    for bad, offset in zip(*(table.column(n).to_pylist() for n in MARKS), strict=True):
+                    for bad, offset, _ in zip(*(table.column(n).to_pylist() for n in MARKS), strict=True):
                         assert (bad is None) == (offset is None)
                         assert bad is None or data[offset:].startswith(bad)
             assert rows == alone
-    assert 20 < sum("'malformed': None" in row for row in alone) < len(alone) - 20
+    assert 20 < sum("'_malformed': None" in row for row in alone) < len(alone) - 20
 
 
 def shown(table: pa.Table) -> list[str]:
     """Rows as texts, as NaN equals nothing."""
-    return [repr(row) for row in python_rows(table.drop_columns(["malformed_offset"]))]
+    return [repr(row) for row in python_rows(table.drop_columns(["_offset"]))]
 
 
 def test_where_lines_begin() -> None:
@@ -112,14 +112,14 @@ def test_what_becomes_of_malformed_lines(tmp_path: Path) -> None:
     trips = sq.points(files, time="at", name="trips", invalid="drop")
     assert trips.columns == ["k"]
     assert trips.to_arrow().column("start").to_pylist() == [1, 4]
-    with pytest.raises(InvalidEvent, match=r"malformed value .*'malformed_file': '.*trips.json'") as caught:
+    with pytest.raises(InvalidEvent, match=r"malformed value .*'_file': '.*trips.json'") as caught:
         sq.points(files, time="at", name="trips").show()
-    assert "'malformed_offset': 20" in str(caught.value)
+    assert "'_offset': 20" in str(caught.value)
     again = sq.from_json(trips.to_json(), trips=pa.table({"at": [7], "k": ["z"]}))
     assert again.to_arrow().num_rows == 1
     with pytest.raises(
         SourceError, match=r"join_table: .*trips.json has a malformed line; at byte 20: b'{\"at\": \"2\""
     ):
         sq.events([(1, 5, {"k": "a"})]).join_table(files, on="k").show()
-    with pytest.raises(PlanError, match="column 'malformed' is that of malformed lines"):
-        sq.files(path, format="json", schema="at bigint, malformed string")
+    with pytest.raises(PlanError, match="column '_malformed' is that of malformed lines"):
+        sq.files(path, format="json", schema="at bigint, _malformed string")

@@ -210,8 +210,8 @@ def test_lines_of_text(tmp_path: Path) -> None:
     first, second = rows_of(tmp_path, **how)
     assert (first["at"] - second["at"], first["v"], second["v"]) == (dt.timedelta(hours=2), 1.5, None)
     head, *_ = rows_of(tmp_path, **how | {"header": False})
-    assert (head["at"], head[MALFORMED], head["malformed_offset"]) == (None, b"at;v", 0)
-    assert head["malformed_file"] == str(tmp_path / "1.csv.gz")
+    assert (head["at"], head[MALFORMED], head["_offset"]) == (None, b"at;v", 0)
+    assert head["_file"] == str(tmp_path / "1.csv.gz")
     (tmp_path / "0.csv").write_text("1;0x1p3\n")
     with pytest.raises(
         NeedsSpark,

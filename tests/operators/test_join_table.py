@@ -15,7 +15,7 @@ from streamq.operators.input_table import static_table
 from streamq.testing.generate import without_surroundings
 from tests.judged import answer
 
-S = sq.events([(1, 5, {"zone": 1, "v": 3}), (2, None, {"zone": 2, "v": 4}), (3, 4, {"zone": None, "v": 5})])
+S = sq.events([(1, 5, {"zone": 1, "v": 3}), (2, None, {"zone": 2, "v": 4}), (3, 4, {"zone": None, "v": 5})], name="s")
 CITIES = pa.table({"zone": [1, 1, None, 9], "city": ["Ulm", "Bonn", "Rom", "Wien"]})
 
 

@@ -53,7 +53,7 @@ def test_a_topic_in_batch_and_as_a_stream(spark: SparkSession, kafka: Broker, tm
     again = sq.from_json(query.to_json())
     assert_same_history(again.to_df().toArrow(), rows)
     assert_same_history(again.to_arrow(), rows)
-    shown = r"""field v is text, and no bigint; partition 0, offset 41: b'{"at": .*, "v": "3"}'"""
+    shown = r"""field v is text, and no bigint.*_partition'?: 0.*_offset'?: 41.*"v": "3"}"""
     some = replace(topic, start=((0, 41), (1, 0)))
     for answer in (lambda: sq.points(some, time="at").to_arrow(), lambda: sq.points(some, time="at").to_df().toArrow()):
         with pytest.raises(Exception, match=shown):
@@ -130,7 +130,7 @@ def test_what_kafka_knows_of_a_message(spark: SparkSession, kafka: Broker) -> No
     assert texts.columns == ["value", "key", "offset"]
     for rows in (texts.to_df().toArrow(), texts.to_arrow()):
         assert rows.drop_columns(["start", "end"]).to_pylist() == [{"value": "c", "key": b"2", "offset": 2}]
-    with pytest.raises(Exception, match="malformed value: not in UTF-8; partition 0, offset 1"):
+    with pytest.raises(Exception, match=r"malformed value: not in UTF-8.*_partition: 0; _offset: 1"):
         sq.points(topic, time="timestamp").to_df().toArrow()
 
 

@@ -142,7 +142,7 @@ def values(rows: list[dict[str, Any]]) -> list[Any]:
     )
 
 
-MALFORMED = "malformed"
+MALFORMED = "_malformed"
 """What stands for a row that is malformed."""
 
 
@@ -292,15 +292,15 @@ def test_malformed_lines_are_alike_in_all_hosts(
         late = spark.read.parquet(str(tmp_path / f"{name}-late")).toArrow().to_pylist()
         assert [row["reason"] for row in late] == ["malformed value"] * 6
         marks = [json.loads(row["payload"]) for row in late]
-        lines = sorted(base64.b64decode(mark["malformed"]) for mark in marks)
+        lines = sorted(base64.b64decode(mark["_malformed"]) for mark in marks)
         if name == "workers":
             assert lines == sorted([line.strip(b"\n") for line in bad[:3]] * 2)
             for mark in marks:
-                assert data[mark["malformed_offset"] :].startswith(base64.b64decode(mark["malformed"]))
-        assert {mark["malformed_file"].rpartition("/")[2] for mark in marks} == {f"1.{kind}", f"2.{kind}.gz"}
+                assert data[mark["_offset"] :].startswith(base64.b64decode(mark["_malformed"]))
+        assert {mark["_file"].rpartition("/")[2] for mark in marks} == {f"1.{kind}", f"2.{kind}.gz"}
     files = sq.files(tmp_path / "in", format=kind, schema=COLUMNS)
     for points in (sq.points(files, time="l"), sq.points(replace(files, reader="spark"), time="l")):
-        with pytest.raises(Exception, match=f"malformed value .*malformed_file: .*[12].{kind}"):
+        with pytest.raises(Exception, match=f"malformed value .*_file: .*[12].{kind}"):
             points.to_df().toArrow()
     joined = sq.points(pa.table({"l": [1]}), time="l").with_columns(i=1).join_table(files, on="i")
     for table in (
