@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # Compiled files are kept: hundreds of processes of a run import the same ones.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test java lint format types fast slow browser soak fuzz old demo docs notebooks bench clean
+.PHONY: test java lint format types fast slow browser soak fuzz old demo demo-kafka docs notebooks bench clean
 .NOTPARALLEL:
 
 test: java lint types fast slow browser
@@ -61,6 +61,10 @@ old: java
 
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
+
+# From topic to topic, on a broker that is started and ended
+demo-kafka: java
+	$(PY) -m scripts.demo_kafka
 
 # docs/language.md from the docstrings, the tables of docs/expressions.md from the functions, the pictures of pages, and
 # the site in site/

@@ -57,9 +57,10 @@ class Broker:
         self.settings = folder / "server.properties"
         self.settings.write_text(settings)
         identity = ("--standalone", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self.settings))
-        subprocess.run(
-            [*self._java, "kafka.tools.StorageTool", "format", *identity], check=True, stdout=subprocess.DEVNULL
-        )
+        format_command = [*self._java, "kafka.tools.StorageTool", "format", *identity]
+        formatting = subprocess.run(format_command, capture_output=True, text=True)
+        if formatting.returncode:
+            raise AssertionError(formatting.stderr[-2000:])
 
     @property
     def _java(self) -> list[str]:

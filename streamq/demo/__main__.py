@@ -136,7 +136,7 @@ def _answer(ask: Any, landed: Path, batches: int, folder: Path, labels: dict[int
     """
     import streamq as sq
 
-    with _child_output_to(folder / "spark.log"):
+    with child_output_to(folder / "spark.log"):
         spark = sq.session()
     files = str(landed.resolve())
     in_batch = ask(spark.read.schema(DDL).parquet(files))
@@ -172,7 +172,7 @@ def _stream(spark: SparkSession, query: Any, folder: Path) -> list[dict[str, Any
 
 
 @contextmanager
-def _child_output_to(path: Path) -> Iterator[None]:
+def child_output_to(path: Path) -> Iterator[None]:
     """Append this process's standard error to a file meanwhile; children started then, such as Spark's JVM, keep that file."""
     own_stderr = os.dup(2)
     with path.open("ab") as log:
