@@ -282,8 +282,7 @@ def why_spark_reads(program: StagedPlan, tables: Mapping[str, Any]) -> dict[str,
         table = None if relation.source is None else tables.get(relation.source.table)
         if relation.source is not None and isinstance(table, Connector):
             paths = item_paths(program, relation)
-            # without stages no worker counts the rows
-            passed = paths if isinstance(paths, str) else "" if program.stages else "no operator has state"
+            passed = paths if isinstance(paths, str) else ""
             unread = table.not_split()
             who = "read by workers, and go through Spark" if table.is_decoded and not unread else "read by Spark"
             reasons[relation.source.table] = f"{who}, because {unread or passed}" if unread or passed else ""

@@ -278,8 +278,8 @@ class StagedPlan:
 
     @property
     def clock_policies(self) -> dict[str, ProgressPolicy]:
-        """The progress policies that follow the clock, by their sources' relations; none if the plan has no stages."""
-        policies = {r.name: r.source.policy.progress for r in self.sources if r.source and self.stages}
+        """The progress policies that follow the clock, by their sources' relations."""
+        policies = {r.name: r.source.policy.progress for r in self.sources if r.source}
         return {relation: policy for relation, policy in policies.items() if policy.clock is not None}
 
     @property

@@ -153,7 +153,7 @@ def build_frame(
     relations_behind = [program.made_at(stage.number + 1) for stage in program.stages[:-1]]
     sides = [_MapSideOfStage(lowering, relations) for relations in relations_behind]
     behind = [side.packer({}) if side.relations and not side.opened else None for side in sides]
-    hosted = stage_host([*zip(program.stages, [*behind, None], strict=True)]) if program.stages else []
+    hosted = stage_host([*zip(program.stages, [*behind, None], strict=True)])
     for run_stage, side in zip_longest(hosted, sides):
         df = run_stage(df)
         if side is not None and side.opened:

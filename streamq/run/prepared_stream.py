@@ -194,18 +194,17 @@ class Launch:
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
-        """Return the rows of the results; Spark's reports have their counts and, with stages, the texts of the buckets' reports.
+        """Return the rows of the results; Spark's reports have their counts, and the texts of the buckets' reports.
 
         Spark plans the observed columns in each micro-batch, so the texts are collected, and what they hold is summed up here.
         """
-        program = self.prepared.program
         # NULL for a CTI, which has an empty lifetime
         weight = F.when(F.col(RE) > F.col(LE), F.col(WEIGHT))
         signed = {"inserted": F.greatest(weight, F.lit(0)), "retracted": F.greatest(-weight, F.lit(0))}
-        if program.packs_results:
+        if self.prepared.program.packs_results:
             signed = {"inserted": F.col(INSERTED), "retracted": F.col(RETRACTED)}
         counts: list[Column] = [F.sum(rows).alias(name) for name, rows in signed.items()]
-        for name, channel in REPORTS.items() if program.stages else ():
+        for name, channel in REPORTS.items():
             counts.append(F.collect_list(F.when(F.col("__channel") == channel, F.col("__report"))).alias(name))
         return self.prepared.rows.observe(RESULTS, *counts)
 
@@ -449,7 +448,7 @@ def claimed(options: RunOptions) -> tuple[Launch, Claim]:
             raise CheckpointError("run", wrong, observed, "Use a new checkpoint: nothing has been read here.")
         # at most one micro-batch remains, with the rows that the end of the input makes final
         trigger = UNTIL_NO_INPUT_IS_LEFT
-    elif claim.is_new and options.finish and prepared.program.stages and prepared.reads_all_at_once:
+    elif claim.is_new and options.finish and prepared.reads_all_at_once:
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
     launch = Launch(

@@ -339,9 +339,8 @@ class Run:
         return False
 
     def _send(self, message: OutsideCti | TapCommand) -> None:
-        """Write a message into the control folder; a query without stages does not read any."""
-        if self._program.stages:
-            self._launch.checkpoint.control.send(self._spark, message)
+        """Write a message into the control folder."""
+        self._launch.checkpoint.control.send(self._spark, message)
 
     def why(self) -> Why:
         """Return why there is no output: which operator holds rows, since when, and what would release them.

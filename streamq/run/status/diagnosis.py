@@ -78,8 +78,7 @@ def _in_first_micro_batch(since: dt.datetime | None) -> Answer | None:
 def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
     """Answer for a run into which no event has come, or whose last micro-batch wrote rows; None for any other."""
     last, every = case.history.last, case.statuses.values()
-    # without stages, only Spark counts rows, and not by source
-    rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
+    rows = sum(s.events for s in every)
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountReason.INVALID))]
     if not rows and refused:
         return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are invalid ({', '.join(refused)}).")
@@ -178,8 +177,6 @@ def _all_done(case: WaitAnalysis) -> Answer:
     late = [s for s in case.statuses.values() if 0 < s.events <= s.late_rows]
     if late:
         return Answer(Verdict.LATE, f"All {late[0].events:,} rows of {late[0].name} came behind its CTI.")
-    if not case.program.stages:
-        return Answer(Verdict.FILTERED, "Rows came, and none passed the filters.")
     return Answer(Verdict.NOTHING_HELD, "Nothing is held, and no row has come out of this run.")
 
 

@@ -248,7 +248,7 @@ def allowed_silence(program: StagedPlan) -> dict[str, int]:
 
 def followers(program: StagedPlan) -> Mapping[str, str]:
     """Return, for each source that follows another, the relation of that other source, by the follower's relation."""
-    return program.stages[0].follows if program.stages else {}
+    return program.stages[0].follows
 
 
 def source_status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
@@ -271,17 +271,12 @@ def source_status(program: StagedPlan, relation: Relation, history: RunHistory) 
 
 
 def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, LevelProgress]:
-    """Return the progress of the sources as operators see it at the level of consistency, by relation.
-
-    Without stages it is the source's own.
-    """
+    """Return the progress of the sources as operators see it at the level of consistency, by relation."""
     own = {}
     for relation in program.sources:
         source = readings.source(relation.name)
         c, w = (MINUS_INFINITY if t is None else t for t in (source.cti, source.watermark))
         own[relation.name] = LevelProgress(c, w, MINUS_INFINITY)
-    if not program.stages:
-        return own
     return progress_at_level(
         program.options.counted_level, {name: (p.c, p.w) for name, p in own.items()}, program.stages[0].follows
     )

@@ -291,7 +291,7 @@ def _stage_misfits(stored: Identity, own: Identity) -> list[str]:
 
 def _bucket_misfits(stored: Identity, own: Identity) -> list[str]:
     """Return the reason why groups would not find their state: their hash leads to a bucket by the number of buckets."""
-    if stored.buckets == own.buckets or not stored.stages:
+    if stored.buckets == own.buckets:
         return []
     return [f"its groups are in {stored.buckets} buckets, now {own.buckets}: pass buckets={stored.buckets}"]
 
