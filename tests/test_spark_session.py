@@ -340,7 +340,7 @@ def test_the_doctor_knows_what_connectors_need() -> None:
     assert missing.finding(None).ok
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for need in CONNECTORS:
-        assert [Requirement(line).name for line in project[need.name]] == [need.package.package]
+        assert need.package.package in [Requirement(line).name for line in project[need.name]]
 
 
 def test_pins_satisfy_the_doctor() -> None:

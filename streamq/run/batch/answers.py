@@ -34,7 +34,7 @@ from streamq.connectors.stored_files import BOUNDS, SPARKS_FORMATS
 from streamq.errors import PlanError, nearest, sentence, unknown_column, warn
 from streamq.html import shortened_value, with_escapes
 from streamq.operators import Source
-from streamq.operators.input_table import as_dataframe, input_table
+from streamq.operators.input_table import as_arrow, as_dataframe, input_table
 from streamq.operators.operator import BatchForm, BatchRun, QuarantineEvents, set_aside
 from streamq.operators.source import AS_START
 from streamq.plan.footprint import Expected
@@ -514,8 +514,10 @@ class Quarantine(Generic[S]):
             return events_set_aside(self._query.plan, self._query.tables, self._until)
         rows: Any = self._rows
         with spark_errors("quarantine"):
-            table = rows.toArrow() if is_dataframe(rows) else input_table(rows, "quarantine").rows
-            table = read_connectors({"": table}, "quarantine")[""]
+            # columns of NULLs alone need no type
+            table = rows.toArrow() if is_dataframe(rows) else as_arrow(rows, "quarantine")
+            if table is None:
+                table = read_connectors({"": input_table(rows, "quarantine").rows}, "quarantine")[""]
         for name in LATE_SCHEMA.names:
             if name not in table.column_names:
                 unknown_column("quarantine", name, table.column_names, lifetime=False)
