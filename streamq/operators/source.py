@@ -109,8 +109,9 @@ class Source(Operator):
         """
         columns = [f"{column} AS {name}" for name, column in self.item_columns(streaming).items()]
         payload = [quote(field.name) for field in self.payload]
-        carried = {**self.beside_columns, **(self.policy.progress_columns if streaming else {})}
-        copies = [f"{quote(name)} AS {column}" for name, column in carried.items()]
+        # one column may be both
+        carried = [*self.beside_columns.items(), *(self.policy.progress_columns.items() if streaming else ())]
+        copies = [f"{quote(name)} AS {column}" for name, column in carried]
         if streaming and self.policy.progress.max_ahead is not None:
             copies.append(MICRO_BATCH_TIME)
         return table.selectExpr(*columns, *payload, *copies)

@@ -6,20 +6,32 @@ import base64
 import datetime as dt
 import io
 import json
-from collections.abc import Iterator
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 import streamq as sq
 from scripts.broker import Broker, broker
+from streamq import testing as t
 from streamq.errors import PlanError, SourceError
+from streamq.run.kafka_sink import KafkaTransaction
 from streamq.testing.history import assert_same_history
+from tests.spark import test_tables
+from tests.spark.test_kill import ROOT, land, stays
+from tests.spark.test_kill import SCHEMA as KILL_SCHEMA
 
 SCHEMA = "at timestamp, k string, v bigint"
 
@@ -226,9 +238,159 @@ def test_a_micro_batch_that_is_repeated_is_sent_once(spark: SparkSession, kafka:
         "start": "2024-05-01T00:00:00+00:00",
         "end": "2024-05-01T00:00:10+00:00",
     }
+    another: Any = {"checkpoint": str(tmp_path / "other"), "trigger": "available_now"}
+    with pytest.raises(Exception, match="topic 'out' has rows of .*-result-1. Write another topic"):
+        query.run(sink=sq.kafka(kafka.servers, "out"), **another)
+    assert len(messages(kafka.servers, "out")) == 8
     # and what is written can be read
     written = sq.kafka(kafka.servers, "out", schema="k string, n bigint, total bigint, start timestamp, end timestamp")
     assert_same_history(sq.intervals(written, "start", "end").to_df().toArrow(), query.to_df().toArrow())
+    query.run(sink=sq.kafka(kafka.servers, "out", options={"shared": "true"}), **another)
+    assert len(messages(kafka.servers, "out")) == 14
+
+
+SITE = """
+import os, signal
+
+if "KILL" in os.environ:
+    import confluent_kafka
+
+    class Producer(confluent_kafka.Producer):
+        def produce(self, topic, value, key, **more):
+            self.is_due = topic.endswith(".streamq") and int(value) >= 1
+            super().produce(topic, value, key, **more)
+
+        def commit_transaction(self, *seconds):
+            if self.is_due and os.environ["KILL"] == "before":
+                self.flush()
+                self.kill()
+            super().commit_transaction(*seconds)
+            if self.is_due:
+                self.kill()
+
+        def kill(self):
+            os.killpg(int(os.environ["JOB"]), signal.SIGKILL)
+            os._exit(9)
+
+    confluent_kafka.Producer = Producer
+"""
+"""The module that every Python of the job imports as it starts: it kills the job with the second micro-batch that has rows."""
+
+
+def run(spark: SparkSession, folder: object, servers: str, *, finish: bool = False) -> None:
+    """Write final rows of what files there are into a topic."""
+    arguments: Any = {"sink": sq.kafka(servers, "killed"), "checkpoint": f"{folder}/checkpoint", "buckets": 2}
+    test_tables.counts(stays(spark, folder)).run(**arguments, trigger="available_now", finish=finish)
+
+
+def test_killed_before_and_after_a_commit(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """All messages of a transaction have been sent when the job ends, or it is committed; readers see none twice."""
+    kafka.create("killed", 1)
+    everything = land(tmp_path / "in", random.Random(7))
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    script = tmp_path / "job.py"
+    script.write_text(test_tables.SCRIPT.replace("test_tables", "test_kafka"))
+    for kill in ("before", "after"):
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "KILL": kill}
+        with (tmp_path / "log").open("ab") as log:
+            command = [sys.executable, str(script), str(tmp_path), kafka.servers]
+            job = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            assert job.wait(300) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+    run(spark, tmp_path, kafka.servers, finish=True)
+    answer = test_tables.counts(sq.intervals(t.table(KILL_SCHEMA, everything), start="start", end="end")).to_arrow()
+    expected = sorted(tuple(row.values()) for row in answer.to_pylist())
+    assert len(expected) > 20
+    assert sorted(tuple(row.values()) for _, row in messages(kafka.servers, "killed")) == expected
+
+
+def wait_until(run: sq.Run, condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until and run.query.exception() is None, run.query.exception()
+        time.sleep(0.2)
+
+
+def test_a_broker_that_is_killed_and_comes_back(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """A run waits for it, with its source and its sink, and goes on; a stopped run whose next messages are gone says which."""
+    kafka.create("before", 1)
+    kafka.create("behind", 1)
+    topic = sq.kafka(kafka.servers, "before", schema=SCHEMA, at_once=30)
+    sink: Any = {"sink": sq.kafka(kafka.servers, "behind"), "checkpoint": str(tmp_path / "checkpoint")}
+    run = sums(topic).run(**sink)
+    for first in (0, 100):
+        kafka.send("before", [value(i, "ab"[i % 2], i) for i in range(first, first + 100)])
+        some = len(messages(kafka.servers, "behind"))
+        wait_until(run, lambda: len(messages(kafka.servers, "behind")) > some)  # noqa: B023
+        kafka.kill()
+        time.sleep(5)
+        kafka.start()
+    wait_until(run, lambda: len(messages(kafka.servers, "behind")) >= 38)
+    run.stop()
+    kafka.send("before", [value(i, "a", i) for i in range(200, 210)])
+    kafka.delete_before("before", 0, 203)
+    with pytest.raises(Exception, match="offset=200, .*is out of range for partition before-0"):
+        sums(topic).run(**sink, trigger="available_now")
+    rows = [tuple(row.values()) for _, row in messages(kafka.servers, "behind")]
+    assert len({*rows}) == len(rows) == 38
+    assert (sum(n for _, n, *_ in rows), sum(total for _, _, total, *_ in rows)) == (190, sum(range(190)))
+
+
+def test_a_message_that_kafka_does_not_take(kafka: Broker) -> None:
+    """Its error is named, and nothing of the micro-batch is there; the next attempt is none the worse for it."""
+    kafka.create("small", 1, max_message_bytes="500")
+    settings = {"bootstrap.servers": kafka.servers}
+    for text, wrong in ((os.urandom(2_000).hex(), "small: .*Message size too large"), ("short", "")):
+        transaction = KafkaTransaction(settings, "small", (), "run", deletes=False, is_shared=False)
+        assert not transaction.done(0)
+        rows = pa.table({"k": ["before it", text]}).to_reader()
+        if wrong:
+            with pytest.raises(RuntimeError, match=f"not taken all messages of a micro-batch; {wrong}"):
+                transaction.write(rows, 0)
+        else:
+            transaction.write(rows, 0)
+        transaction.close()
+    assert [row["k"] for _, row in messages(kafka.servers, "small")] == ["before it", "short"]
+
+
+def test_a_changelog_is_read_back(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """The same history, by its CTIs or from several partitions, in each of which what changes a row follows it."""
+    source, last = tmp_path / "source", False
+    schema = "kind string, k string, n bigint, start bigint, end bigint, new_end bigint"
+    kafka.create("by_ctis", 1)
+    kafka.create("by_keys", 3)
+    kafka.create("compacted", 1, cleanup_policy="compact")
+    for rows in ([(0, 10, "a"), (0, 20, "b")], [(5, 15, "a"), (7, 9, "b"), (20, 30, "a")]):
+        table = spark.createDataFrame(rows, "start bigint, end bigint, k string")
+        table.coalesce(1).write.mode("append").parquet(str(source))
+        s = sq.intervals(sq.files(source), "start", "end", progress=sq.generate(100))
+        query, last = s.group_by("k").snapshot_window().select(n=sq.count()), rows[-1][0] == 20
+
+        def run(topic: str, *, ctis: bool) -> None:
+            sink = sq.kafka(kafka.servers, topic)
+            common: Any = {"trigger": "available_now", "early": True, "finish": last}  # noqa: B023
+            query.run(output="changelog", ctis=ctis, sink=sink, checkpoint=str(tmp_path / topic), **common)  # noqa: B023
+
+        run("by_ctis", ctis=True)
+        run("by_keys", ctis=False)
+    answer = query.to_df().toArrow()
+    for topic, progress in (("by_ctis", None), ("by_keys", sq.generate(100, per="_partition"))):
+        written = sq.physical(sq.kafka(kafka.servers, topic, schema=schema, at_once=4), progress=progress)
+        assert_same_history(written.to_df().toArrow(), answer)
+        written.run(
+            sink=str(tmp_path / f"{topic}.out"),
+            checkpoint=str(tmp_path / f"{topic}.reader"),
+            trigger="available_now",
+            finish=topic == "by_keys",
+        )
+        assert_same_history(spark.read.parquet(str(tmp_path / f"{topic}.out")).drop("streamq_batch").toArrow(), answer)
+    sent = [(key, row) for key, row in messages(kafka.servers, "by_ctis") if row["kind"] in ("insert", "retract")]
+    assert all(key == {name: row[name] for name in ("k", "n", "start")} for key, row in sent)
+    assert any(row["new_end"] not in (None, row["start"]) for _, row in sent), "an end has moved"
+    with pytest.raises(PlanError, match="a changelog is read as a whole; topic 'compacted' has cleanup.policy=compact"):
+        run("compacted", ctis=False)
+    kafka.create("ctis_in_three", 3)
+    with pytest.raises(Exception, match="with CTIs goes to a topic of one partition; 'ctis_in_three' has 3"):
+        run("ctis_in_three", ctis=True)
 
 
 def test_upserts_leave_the_latest_rows_of_a_compacted_topic(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
