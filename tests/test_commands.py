@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ import streamq as sq
 from streamq.choices import Request, RunState
 from streamq.errors import PlanError
 from streamq.run.commands import load_query, main
+from streamq.run.prepared_stream import refuse_second_run
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.status.attendant import Attendant
 from streamq.run.status.run_status import RunStatus
@@ -161,6 +164,28 @@ def test_a_run_whose_process_is_not_heard_of_is_lost(checkpoint: Path, capsys: p
     folder_of(checkpoint).write(replace(record, state=RunState.STOPPED))
     main(["ps", str(checkpoint)])
     assert " stopped" in capsys.readouterr().out
+
+
+def test_a_run_of_another_process_is_no_place_for_a_second_one(checkpoint: Path) -> None:
+    """Of a process that is there; one that has been killed leaves the checkpoint to others."""
+    refuse_second_run(str(checkpoint))
+    own = RunRecord(name="counts", state=RunState.RUNNING, computer=socket.gethostname(), pid=os.getpid())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        for record in (
+            own,
+            replace(own, pid=other.pid, state=RunState.STOPPED),
+            replace(own, computer="h1", pid=other.pid),
+        ):
+            folder_of(checkpoint).write(record)
+            refuse_second_run(str(checkpoint))
+        folder_of(checkpoint).write(replace(own, pid=other.pid))
+        with pytest.raises(
+            PlanError, match=f"run: another run is on this checkpoint; counts, process {other.pid}, is on"
+        ):
+            refuse_second_run(str(checkpoint))
+        other.kill()
+        other.wait()
+        refuse_second_run(str(checkpoint))
 
 
 def test_a_checkpoint_that_is_gone_is_not_made_again(checkpoint: Path) -> None:

@@ -260,6 +260,16 @@ def test_rows_are_divided_by_columns_of_a_table_of_deltas(tmp_path: Path) -> Non
         place.opened(columns_of(counts(), OutputForm.UPSERT), partition_by="n")
 
 
+def test_a_folder_of_other_files_becomes_no_table(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    place = DeltaPlace(tmp_path)
+    (tmp_path / "table" / "trips.csv").write_text("1,2")
+    with pytest.raises(PlanError, match="run: .*table is no table of Delta's; a folder with other files"):
+        place.opened(columns_of(counts()))
+    (tmp_path / "table" / "trips.csv").unlink()
+    place.opened(columns_of(counts()))
+
+
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match="run: the table .*/file/table cannot be read or created; "):

@@ -31,9 +31,11 @@ class Csv(LineFormat):
             return f"quotes behind {escape!r}"
         return super().not_decoded(columns, options)
 
-    def lines(self, file: IO[bytes], options: Options, share: Share) -> Iterator[Lines]:
+    def lines(self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share) -> Iterator[Lines]:
         has_header = str(options.get("header", "false")).lower() == "true" and share[0] == 0
-        for lines in super().lines(file, options, share):
+        for lines in super().lines(file, columns, options, share):
+            if has_header and len(lines):
+                _check_order(next(iter(lines)).decode(errors="replace"), columns, _separator(options))
             yield lines.part(int(has_header), len(lines))
             has_header &= not len(lines)
 
@@ -72,6 +74,15 @@ class Csv(LineFormat):
             rows.append([None] * len(columns) if is_wrong[number] else [field or None for field in fields])
         texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         return typed_columns(texts, columns, is_wrong)
+
+
+def _check_order(header: str, columns: Sequence[Field], separator: str) -> None:
+    """Raise Unclear for a header that names the columns in another order: they go by their places."""
+    there = [name.strip(' "').lower() for name in header.split(separator)]
+    wanted = [column.name.lower() for column in columns]
+    if there != wanted and sorted(there) == sorted(wanted):
+        hint = "Columns of CSV go by their places: write those of the schema in the header's order."
+        raise Unclear(f"its header has the columns in another order: {', '.join(there)}", hint)
 
 
 def _separator(options: Options) -> str:

@@ -156,7 +156,7 @@ class LineFormat(FileFormat):
     ) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
-        for lines in self.lines(file, options, share):
+        for lines in self.lines(file, columns, options, share):
             waiting = [lines] if len(lines) else []
             while waiting:
                 block = waiting.pop()
@@ -168,8 +168,8 @@ class LineFormat(FileFormat):
                 rows, is_wrong = parsed or self.parsed_by_line(block, columns, options)
                 yield with_marks(rows, is_wrong, block)
 
-    def lines(self, file: IO[bytes], options: Options, share: Share) -> Iterator[Lines]:
-        """Yield the lines of a share that are rows."""
+    def lines(self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share) -> Iterator[Lines]:
+        """Yield the lines of a share that are rows with these columns."""
         return lines_of(file, share, self.blanks)
 
     @abstractmethod

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from streamq.connectors.connector import Connector, Splits, option_values, without_secrets
 from streamq.connectors.refreshed_rows import refreshed_frame
 from streamq.connectors.written_tables import DELTA
-from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
+from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords, nearest
 from streamq.plan.schema import Field, lazy
 from streamq.runtime.arrow.arrow_types import arrow_type
 
@@ -168,6 +168,8 @@ def table(
             hint = 'As sq.table("delta", "tables/trips"), or sq.table("catalog.schema.trips").'
             raise PlanError("table", f"{name} is a text", f"found {text!r}", hint)
     kind, place = (CATALOG, format) if path is None else (format.lower(), path)
+    if path is not None and (meant := nearest(format, {DELTA, "iceberg"} - {kind})):
+        raise PlanError("table", f"no format {format!r}", "", meant)
     if changes and kind != DELTA:
         wrong = "changes=True is of a table of Delta's, at a path"
         raise PlanError("table", wrong, f"found {format!r}", "Read other change feeds as a DataFrame.")

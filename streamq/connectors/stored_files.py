@@ -517,8 +517,11 @@ def files(
         raise PlanError("files", f"no format {format!r}", "", meant)
     if reader not in (None, "spark"):
         raise PlanError("files", "reader is 'spark' or None", f"found {reader!r}")
+    own = {name for one in FORMATS.values() for name in one.options}
     for name, value in options.items():
-        if name != "header" and (meant := nearest(name, ("format", "schema", "at_once", "reader"))):
+        if name.lower() not in own and (
+            meant := nearest(name, ("format", "schema", "at_once", "reader", *sorted(own)))
+        ):
             raise PlanError("files", f"no parameter {name!r}", "", meant)
         if value is not None and not isinstance(value, str | bool | int | float):
             hint = f"Write {', '.join(f'{n}={v!r}' for n, v in value.items())}." if isinstance(value, Mapping) else ""

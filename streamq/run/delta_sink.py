@@ -15,6 +15,7 @@ from streamq.compiler.results import ResultColumns
 from streamq.connectors.connector import option_values
 from streamq.connectors.written_tables import MergedTable
 from streamq.errors import PlanError, SourceError
+from streamq.run.storage.raw_files import local_path
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client, check_table, table_columns
 from streamq.runtime.arrow.arrow_types import arrow_type
 
@@ -37,6 +38,10 @@ class DeltaSink(TransactionalSink):
         path, settings = self.table.path, dict(self.settings)
         with self._errors_of_place(verb):
             if not DeltaTable.is_deltatable(path, settings):
+                here = local_path(path)
+                if here is not None and here.is_dir() and any(here.iterdir()):
+                    hint = "Name an empty folder, or a new one."
+                    raise PlanError(verb, f"{path} is no table of Delta's", "a folder with other files", hint)
                 schema = Schema.from_arrow(pa.schema([_field_of_delta(*column, verb) for column in types.items()]))
                 DeltaTable.create(path, schema, partition_by=parts, storage_options=settings)
                 return

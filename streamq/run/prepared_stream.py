@@ -45,6 +45,7 @@ from streamq.run.session.findings import check_sink_functions, master_of, sessio
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
+from streamq.run.status.status_folder import StatusFolder
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE, read_line, write_line
 from streamq.run.storage.raw_files import folder_name
@@ -381,7 +382,9 @@ _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""
 
 
-@spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
+@spark_errors(
+    "run", "Spark does not start the query", "Look at the sources, the sink, its options, and the checkpoint."
+)
 def start_run(options: RunOptions) -> Run:
     """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
 
@@ -462,8 +465,13 @@ def claimed(options: RunOptions) -> tuple[Launch, Claim]:
 
 
 def refuse_second_run(checkpoint: str) -> None:
-    """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
+    """Raise PlanError if another run of this computer uses the checkpoint: Spark would stop that run, or fail later."""
     other = _RUNNING.get(folder_name(checkpoint))
     if other is not None and other.query.isActive:
         hint = "Call stop() on that run first."
         raise PlanError("run", "another run is on this checkpoint", f"found {checkpoint}", hint)
+    record = StatusFolder.from_path(checkpoint, "run").record()
+    if record is not None and record.is_of_another_process:
+        observed = f"{record.name}, process {record.pid}, is on {checkpoint}"
+        hint = f"Stop it first: python -m streamq stop {checkpoint}"
+        raise PlanError("run", "another run is on this checkpoint", observed, hint)

@@ -179,8 +179,9 @@ class Run:
             raise _run_is_over("finish", self._over or "trigger='available_now' has done all there was")
         self._send(replace(END_OF_INPUT, until=bound))
         self.process_all_available()
-        self._halt()
+        # before it stops: nobody is to see a run that has stopped and not ended
         self._mark_ended()
+        self._halt()
         self._close_attendant()
 
     def _mark_ended(self) -> None:

@@ -123,3 +123,22 @@ def test_what_becomes_of_malformed_lines(tmp_path: Path) -> None:
         sq.events([(1, 5, {"k": "a"})]).join_table(files, on="k").show()
     with pytest.raises(PlanError, match="column '_malformed' is that of malformed lines"):
         sq.files(path, format="json", schema="at bigint, _malformed string")
+
+
+def test_a_header_in_another_order_is_an_error(tmp_path: Path) -> None:
+    """Columns go by their places, so they would be exchanged without a word."""
+    (tmp_path / "a.csv").write_text("at,tip,fare\n1,2,3\n")
+    rows = {}
+    for schema in ("at bigint, tip int, fare int", "at bigint, fare int, tip int", "at bigint, x int, y int"):
+        files = sq.files(tmp_path, format="csv", schema=schema, header=True)
+        rows[schema] = lambda files=files: sq.points(files, time="at").to_arrow().num_rows
+    right, exchanged, renamed = rows.values()
+    assert right() == renamed() == 1
+    with pytest.raises(sq.StreamqError, match="its header has the columns in another order: at, tip, fare"):
+        exchanged()
+
+
+def test_an_option_that_is_misspelt_is_an_error() -> None:
+    for name, meant in (("hedder", "header"), ("delimeter", "delimiter"), ("formt", "format")):
+        with pytest.raises(PlanError, match=f"no parameter '{name}'. Did you mean '{meant}'?"):
+            sq.files("x", **{"format": "csv", "schema": "at bigint", name: "1"})

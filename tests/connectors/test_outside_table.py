@@ -77,5 +77,7 @@ def test_what_is_no_table(tmp_path: Path) -> None:
         sq.table("iceberg", "db.t", changes=True)
     with pytest.raises(PlanError, match="table: path is a text; found 7"):
         sq.table("delta", 7)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="table: no format 'detla'. Did you mean 'delta'?"):
+        sq.table("detla", "x")
     with pytest.raises(PlanError, match="table: options are texts; found 'x': 1"):
         sq.table("delta", "x", options={"x": 1})  # type: ignore[dict-item]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -55,6 +57,20 @@ class RunRecord:
             return record
         reason = f"nothing has been heard of process {record.pid} on {record.computer} for {silence:,.0f} seconds"
         return replace(record, state=RunState.LOST, reason=reason)
+
+    @property
+    def is_of_another_process(self) -> bool:
+        """True if another process of this computer runs it."""
+        if self.state is not RunState.RUNNING or self.computer != socket.gethostname() or self.pid == os.getpid():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            # it is another user's
+            return True
+        return True
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
