@@ -340,3 +340,12 @@ def test_a_table_of_postgresqls_that_somebody_has_created(postgres: PostgresServ
             commit(sink, 0, upserts(("upsert", "a", 1, 0)))
             commit(sink, 1, upserts(("upsert", "a", 5, 0)))
     assert [row[1:] for row in postgres.rows('SELECT * FROM public."Own"')] == [(5, "a", 0, 10)]
+
+
+def test_options_of_a_topic_that_is_written() -> None:
+    for options, wrong in (
+        ({"shared": "yes"}, "run: shared is 'true' or 'false'; found 'yes'"),
+        ({"minPartitions": "2"}, "run: option 'minPartitions' is none of a topic that is written. Those begin with"),
+    ):
+        with pytest.raises(PlanError, match=wrong):
+            sink_of(sq.kafka("127.0.0.1:1", "a", options=options), "run")
