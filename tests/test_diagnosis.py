@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
 from streamq.choices import RunState
 from streamq.run.status.diagnosis import why
 from streamq.run.status.run_status import RunHistory, RunStatus
@@ -248,6 +249,21 @@ def test_runs_that_are_over() -> None:
         "source a: 1 late item(s)."
     )
     assert why(RunStatus(program=run.program, history=RunHistory())).verdict == "no_rows"
+
+
+def test_a_run_whose_sources_have_ended_says_so() -> None:
+    changelog = [
+        (kind, v, start, None, None) for kind, v, start in [("insert", 3, 1), ("cti", None, 3), ("end", None, None)]
+    ]
+    table = t.table("kind string, v bigint, start bigint, end bigint, new_end bigint", changelog)
+    run = rehearsal(counted(sq.physical(table, name="rows")))
+    run.arrive(rows=2)
+    assert "has ended" not in run.why().summary
+    run.arrive()
+    assert run.why().verdict == "nothing_held"
+    assert run.why().summary.startswith(
+        "The input has ended, by rows, and all its rows are out. Nothing more comes: call"
+    )
 
 
 # What ``why()`` says of levels of consistency, and of sources that follow others or are passed over.

@@ -10,7 +10,7 @@ from streamq.choices import CountReason, RunState, Verdict
 from streamq.run.status.run_status import RunStatus, SourceStatus, moment_of
 from streamq.run.status.wait_analysis import WaitAnalysis, input_title
 from streamq.run.status.why import Wait, Why, oddities
-from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 
 def why(status: RunStatus) -> Why:
@@ -22,6 +22,7 @@ def why(status: RunStatus) -> Why:
     answer = (
         _ended(state, status.reason)
         or _in_first_micro_batch(status.busy_since)
+        or _sources_over(case, waits)
         or _no_rows_or_flowing(case)
         or _filtered_at_the_end(case)
         or _waiting(case, waits, now)
@@ -73,6 +74,15 @@ def _in_first_micro_batch(since: dt.datetime | None) -> Answer | None:
     begun = f"{since.astimezone(dt.UTC):%H:%M:%S} UTC"
     text = f"The first micro-batch is running, since {begun}; what it reads is counted once it is done."
     return Answer(Verdict.FIRST_BATCH, text)
+
+
+def _sources_over(case: WaitAnalysis, waits: Sequence[Wait]) -> Answer | None:
+    """Answer for a run that goes on though each of its sources has said that it has ended; None for any other."""
+    if waits or any(source.cti != INFINITY for source in case.statuses.values()):
+        return None
+    names = " and ".join(source.name for source in case.statuses.values())
+    text = f"The input has ended, by {names}, and all its rows are out. Nothing more comes: call stop()."
+    return Answer(Verdict.NOTHING_HELD, text)
 
 
 def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
