@@ -54,7 +54,10 @@ def test_without_a_fault_its_query_is_right(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "law", "of"), CALLS, ids=lambda part: str(part))
-def test_a_law_notices(name: str, law: str, of: tuple[Any, ...]) -> None:
+def test_a_law_notices(name: str, law: str, of: tuple[Any, ...], request: pytest.FixtureRequest) -> None:
+    if law.startswith("spark."):
+        # the session of the tests, and none that they would find active
+        request.getfixturevalue("spark")
     with FAULTS[name].in_place(), pytest.raises(AssertionError):
         law_of(law)(*of)
 

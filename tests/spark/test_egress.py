@@ -81,7 +81,8 @@ def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     found = spark.read.parquet(out)
     assert found.columns == ["kind", "k", "v", "start", "end", "new_end"]
     rows = found.select("kind", "start", "end", "new_end").toArrow().to_pylist()
-    assert sorted(row["start"] for row in rows if row["kind"] == "cti") == [at(5), at(20)]
+    assert sorted(row["start"] for row in rows if row["kind"] == "cti") == [at(5), at(20), at(22)]
+    assert rows[-1]["kind"] == "end"
     assert sum(row["kind"] == "retract" and row["new_end"] != row["start"] for row in rows) == 6
     assert check_stream(out, order="chain").rows == check_stream(found, ctis=False).rows == len(rows)
     with pytest.raises(SourceError, match="rows without an order cannot be judged for order.*batch="):

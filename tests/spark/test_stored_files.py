@@ -21,6 +21,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.connectors import stored_files
 from streamq.connectors.connector import schema_text
+from streamq.connectors.messages import BESIDE_ROWS, MALFORMED
 from streamq.errors import NeedsSpark, PlanError, QueryFailed, SourceError
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.values import python_rows
@@ -142,10 +143,6 @@ def values(rows: list[dict[str, Any]]) -> list[Any]:
     )
 
 
-MALFORMED = "_malformed"
-"""What stands for a row that is malformed."""
-
-
 def read_by_spark(spark: SparkSession, kind: str, path: Path, schema: str = COLUMNS) -> dict[str, list[str]]:
     """The rows that Spark's own reader makes of files, by a file's name; a line that it notes as corrupt is malformed."""
     reader = spark.read.format(kind).schema(f"{schema}, corrupt string").options(timeZone="UTC")
@@ -162,7 +159,7 @@ def read_by_spark(spark: SparkSession, kind: str, path: Path, schema: str = COLU
 def read_by_workers(rows: pa.Table) -> list[str]:
     """The rows of a product's table, in the same words."""
     return [
-        in_words({name: value for name, value in row.items() if not name.startswith(MALFORMED)})
+        in_words({name: value for name, value in row.items() if name not in BESIDE_ROWS})
         if row[MALFORMED] is None
         else MALFORMED
         for row in python_rows(rows)
@@ -463,11 +460,11 @@ def test_a_stream_reads_a_refreshed_table_again(
 
 def test_a_refreshed_table_that_only_spark_reads_is_refused_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path / "in", [t.table("at bigint, k string", [(1, "a")])])
-    names = sq.files(tmp_path / "names", format="orc", schema="k string")
+    names = sq.files(tmp_path / "names", format="xml", schema="k string")
     query = sq.points(sq.files(tmp_path / "in"), time="at").join_table(
         names, on="k", refresh="each batch", name="names"
     )
-    with pytest.raises(sq.StreamqError, match="join_table: orc files. Spark reads it"):
+    with pytest.raises(sq.StreamqError, match="join_table: xml files. Spark reads it"):
         query.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"))
     fixed = sq.from_json(query.to_json(), names=spark.range(0).selectExpr("'a' AS k"))
     with pytest.raises(sq.StreamqError, match="run: refresh is of a table that is read again"):
