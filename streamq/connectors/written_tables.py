@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamq.errors import PlanError, check_keywords, column_names
+from streamq.errors import PlanError, check_keywords, column_names, kind_of
 
 DELTA = "delta"
 """The format of tables that are folders with a log."""
@@ -96,5 +96,5 @@ def postgres(dsn: str, table: str, *, key: str | Sequence[str] = ()) -> Postgres
 def _check_text(verb: str, name: str, text: object) -> None:
     """Raise PlanError for an argument that is no text."""
     if not isinstance(text, str) or not text.strip():
-        found = "an empty text" if isinstance(text, str) else type(text).__name__
-        raise PlanError(verb, f"{name} is a text", f"found {found}")
+        observed = "an empty text" if isinstance(text, str) else kind_of(text)
+        raise PlanError(verb, f"{name} is a text", f"found {observed}")

@@ -84,6 +84,7 @@ class Attendant:
                     self._obey[request]()
                 self._look()
             except Exception:
+                # a look at a run that is being closed may find half of it
                 if not self._over.is_set():
                     LOGGER.exception("%s: nobody has looked at the run", self._name)
 

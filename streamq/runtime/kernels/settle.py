@@ -129,10 +129,11 @@ class CtisKernel(UncombinedKernel):
             limit = cti if self.in_order else INFINITY
             due_rows = held.release(concat(tables) if tables else None, limit, MINUS_INFINITY)
             tables = [] if due_rows is None else [due_rows]
-        if cti > int(state.values.get("told", MINUS_INFINITY)):
-            schema, told = tables[0].schema if tables else None, state.values.get("told", MINUS_INFINITY)
+        earlier = int(state.values.get("told", MINUS_INFINITY))
+        if cti > earlier:
+            schema = tables[0].schema if tables else None
             state.values["told"] = cti
-            if cti == INFINITY and clock.reach > told:
+            if cti == INFINITY and clock.reach > earlier:
                 # by which, with the bound, a reader knows the windows of endless lifetimes, as this query does
                 tables.append(self._promise(schema, clock.reach))
             tables.append(self._promise(schema, cti, clock.until if cti == INFINITY else None))
