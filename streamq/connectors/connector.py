@@ -61,20 +61,42 @@ class Splits:
         )
 
 
+@dataclass(frozen=True)
+class StartPosition:
+    """Where a stream begins, which a checkpoint keeps, for it is not in Spark's offsets.
+
+    ``now`` returns it as a line; ``rows_from`` returns the connector from such a line on, and raises SourceError if what it names
+    is no longer there.
+    """
+
+    now: Callable[[], str]
+    rows_from: Callable[[str], Connector]
+
+
 class Connector(ABC):
     """Rows that lie outside of the process; nothing but their columns is read before a query runs.
 
-    ``title``: its kind, in errors. ``is_decoded``: True if workers make the rows of a stream even where Spark goes on with them.
-    ``transport_columns``: those that the transport adds, which a source has beside its events.
-    ``parts``: those by which rows are in order, so that progress is of each part; none if it is of the whole.
-    ``keeps_position``: a checkpoint keeps where a stream has begun, beside Spark's offsets.
+    ``title``: its kind, in errors. ``parts``: the columns by which rows are in order, so that progress is of each part; none if
+    it is of the whole.
     """
 
     title: ClassVar[str]
-    is_decoded: bool = False
-    transport_columns: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
-    keeps_position: ClassVar[bool] = False
+
+    @property
+    def is_decoded(self) -> bool:
+        """True if workers make the rows of a stream even where Spark goes on with them."""
+        return False
+
+    @property
+    def transport_columns(self) -> tuple[str, ...]:
+        """The columns that the transport adds, which a source has beside its events."""
+        return ()
+
+    @property
+    def start_position(self) -> StartPosition | None:
+        """Where a stream begins, if a checkpoint has to keep that."""
+        return None
 
     @property
     @abstractmethod
@@ -116,14 +138,6 @@ class Connector(ABC):
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows that are there, and those to come, as a streaming DataFrame; raises Spark's own errors."""
-
-    def position(self) -> str:
-        """Return, as a line, where a stream would begin now; for connectors that keep a position."""
-        raise NotImplementedError(self.title)
-
-    def at_position(self, position: str) -> Connector:
-        """Return the rows from a position on; raise SourceError if they are no longer there."""
-        raise NotImplementedError(position)
 
 
 def without_secrets(options: Options) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class OutsideTable(Connector):
     title = "table"
 
     @property
-    def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
+    def transport_columns(self) -> tuple[str, ...]:
         return ("_commit_version",) if self.changes else ()
 
     @lazy

@@ -17,7 +17,7 @@ from pyarrow import fs
 from pyspark.sql import types as t
 
 from streamq.choices import check_word
-from streamq.connectors.connector import Connector, Splits
+from streamq.connectors.connector import Connector, Splits, StartPosition
 from streamq.connectors.kafka import EARLIEST, LATEST
 from streamq.connectors.stored_files import AT_ONCE, Files, file_system
 from streamq.errors import PlanError, SourceError
@@ -121,7 +121,6 @@ class Publication(Connector):
     since: int | None = None
 
     title = "publication"
-    keeps_position = True
 
     @property
     def folder(self) -> str:
@@ -167,11 +166,15 @@ class Publication(Connector):
         place = {"store": self.store, "name": self.name, "start": self.start, "at_once": self.at_once}
         return {"connector": "publication", **place}
 
-    def position(self) -> str:
-        return json.dumps({"id": self.description.id, "start": self.start, "since": self._now()})
+    @property
+    def start_position(self) -> StartPosition:
+        def now() -> str:
+            return json.dumps({"id": self.description.id, "start": self.start, "since": self._now()})
 
-    def at_position(self, position: str) -> Publication:
-        stored = json.loads(position)
+        return StartPosition(now, self._rows_from)
+
+    def _rows_from(self, line: str) -> Publication:
+        stored = json.loads(line)
         if stored["id"] != self.description.id:
             wrong = f"{self.name!r} in {self.store} is another publication than the one that the checkpoint has read"
             raise SourceError("subscribe", wrong, "it was published anew", "Use a new checkpoint, and new sinks.")

@@ -187,7 +187,7 @@ class Files(Connector):
         return (*marks, Field(FILE, t.StringType())) if marks else ()
 
     @property
-    def transport_columns(self) -> tuple[str, ...]:  # type: ignore[override]
+    def transport_columns(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._marks)
 
     def static(self) -> Files:
@@ -266,7 +266,7 @@ class Files(Connector):
         return ""
 
     @property
-    def is_decoded(self) -> bool:  # type: ignore[override]
+    def is_decoded(self) -> bool:
         """True if workers read the files whoever asks: Spark does not read them, or would make NULLs of values."""
         return self.format in FORMATS and not FORMATS[self.format].by_spark and not self.not_split()
 

@@ -82,8 +82,8 @@ class Source(Operator):
 
     @property
     def beside_columns(self) -> dict[str, str]:
-        """The columns beside the events, with the names that items have for them."""
-        return {name: beside_column(name) for name in self.beside}
+        """The columns beside the events that items have, each with its name there; a connector's reason is in ``__bad``."""
+        return {name: beside_column(name) for name in self.beside if name != WRONG}
 
     @abstractmethod
     def define_items(self) -> Iterable[ItemRule]:
@@ -120,7 +120,7 @@ class Source(Operator):
         """Return the columns of items beside the payload, by name, as SQL over the table."""
         items = self.item_rules.in_sql()
         end = items.columns.get(RE)
-        le, reason = check_starts(items.columns[LE], items.refusal, self, streaming, end, beside=self.beside)
+        le, reason = check_starts(items.columns[LE], items.refusal, self, streaming, end, beside=[*self.beside_columns])
         return {**items.columns, LE: le} | ({} if reason is None else {BAD: reason})
 
     def with_columns(self, names: Collection[str]) -> Source:
@@ -350,7 +350,7 @@ def _shown_payload(node: Source, columns: Mapping[str, str] | None) -> str:
 
 def _shown_beside(names: Sequence[str]) -> str:
     """Return the columns beside a row that have values as SQL, for an error."""
-    values = ((name, f"translate(cast({quote(name)} as string), '\\n', ' ')") for name in names if name != WRONG)
+    values = ((name, f"translate(cast({quote(name)} as string), '\\n', ' ')") for name in names)
     parts = (f"coalesce(concat({text_literal(f'; {name}: ')}, {value}), '')" for name, value in values)
     return f"concat({', '.join(parts)})" if names else "''"
 

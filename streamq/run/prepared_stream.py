@@ -231,7 +231,9 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
     bound = tables_behind([result.query for result in options.results], verb)
     spark = session_of(bound.values(), verb)
     tables = {
-        names[name]: _at_position(spark, options, table, names[name]) for name, table in bound.items() if name in names
+        names[name]: _at_start_position(spark, options, table, names[name])
+        for name, table in bound.items()
+        if name in names
     }
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
@@ -342,23 +344,23 @@ def _stream_of(spark: SparkSession, options: RunOptions, source: Source, table: 
     return spark.readStream.schema(frame.schema).parquet(path)
 
 
-def _at_position(spark: SparkSession, options: RunOptions, table: Any, name: str) -> Any:
+def _at_start_position(spark: SparkSession, options: RunOptions, table: Any, name: str) -> Any:
     """Return a source's table from where its checkpoint has begun, if that is kept, else from now on.
 
     Raises PlanError without a control folder, beside which it is kept, and SourceError if it is another table by now.
     """
-    if not isinstance(table, Connector) or not table.keeps_position:
+    if not isinstance(table, Connector) or (start_position := table.start_position) is None:
         return table
     control = options.control_folder
     if control is None:
         reason = "a checkpoint keeps where it has begun"
         raise PlanError(options.verb, f"source {name} is a {table.title}", reason, "Give control='a folder'.")
     path = f"{control.path.rstrip('/')}-position-{name}"
-    position = read_line(spark, path)
-    if position is None:
-        position = table.position()
-        write_line(spark, path, position)
-    return table.at_position(position)
+    begun = read_line(spark, path)
+    if begun is None:
+        begun = start_position.now()
+        write_line(spark, path, begun)
+    return start_position.rows_from(begun)
 
 
 def _written_rows(spark: SparkSession, verb: str, path: str) -> list[dict[str, Any]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +119,11 @@ def test_where_a_stream_has_begun_is_kept(tmp_path: Path) -> None:
     written(folder, HISTORY[0], 0)
     written(folder, HISTORY[1], 1)
     rows = publication("q", str(tmp_path), "subscribe", "snapshot")
-    position = rows.position()
-    assert json.loads(position) == {"id": "1", "start": "snapshot", "since": 10}
-    assert publication("q", str(tmp_path), "subscribe").at_position(position).since == 10  # type: ignore[attr-defined]
+    begun = rows.start_position.now()
+    assert json.loads(begun) == {"id": "1", "start": "snapshot", "since": 10}
+    assert publication("q", str(tmp_path), "subscribe").start_position.rows_from(begun) == replace(rows, since=10)
     with pytest.raises(SourceError, match="'q' in .* is another publication than the one that the checkpoint has read"):
-        rows.at_position(position.replace('"1"', '"2"'))
+        rows.start_position.rows_from(begun.replace('"1"', '"2"'))
 
 
 def test_points_stay_points(tmp_path: Path) -> None:

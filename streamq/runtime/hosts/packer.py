@@ -211,8 +211,7 @@ class Packer:
             # the reason shows the row's lifetime in the form of the axis
             beside = {name: rows.column(column)[0].as_py() for column, name in beside_names(rows).items()}
             reason = rows.column(BAD)[0].as_py()
-            # a connector's own reason is a column, too
-            more = {n: v for n, v in beside.items() if v is not None and not reason.startswith(str(v))}
+            more = {name: value for name, value in beside.items() if value is not None}
             refuse_invalid(self.source.name, reason, (python_rows(first) or [{}])[0] | more)
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
