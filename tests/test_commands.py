@@ -184,6 +184,10 @@ def test_a_run_of_another_process_is_no_place_for_a_second_one(checkpoint: Path)
         ):
             refuse_second_run(str(checkpoint))
         other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        if sys.platform == "linux":
+            # a zombie, which its parent has not reaped
+            refuse_second_run(str(checkpoint))
         other.wait()
         refuse_second_run(str(checkpoint))
 

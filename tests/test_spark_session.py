@@ -25,7 +25,6 @@ from streamq.run.session.findings import (
     DRIVER_NEEDS,
     Finding,
     Interpreter,
-    PackageNeed,
     Report,
     check_interpreter,
     check_java,
@@ -332,15 +331,19 @@ def test_the_doctor_asks_for_what_pyproject_asks_for() -> None:
 def test_the_doctor_knows_what_connectors_need() -> None:
     release = {"4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.2.0"}[pyspark.__version__[:3]]
     jar = f"sq.session(kafka=True) brings org.apache.spark:spark-sql-kafka-0-10_2.13:{release}"
-    assert KAFKA.finding(None).observed == f"{jar}; confluent-kafka {metadata.version('confluent-kafka')}"
-    missing = replace(KAFKA, package=PackageNeed("confluent-kafka", "no_such_module"))
-    assert (
-        missing.finding(None).observed == f'{jar}; without confluent-kafka, for its sink: pip install "streamq[kafka]"'
-    )
+    versions = [f"{name} {metadata.version(name)}" for name in ("confluent-kafka", "fastavro")]
+    assert KAFKA.finding(None).observed == "; ".join([jar, *versions])
+    nothing = {purpose: replace(need, module="no_such_module") for purpose, need in KAFKA.packages.items()}
+    missing = replace(KAFKA, packages=nothing)
+    command = 'pip install "streamq[kafka]"'
+    client = f"without confluent-kafka, for its sink and without Spark: {command}"
+    assert missing.finding(None).observed == f"{jar}; {client}; without fastavro, for Avro: {command}"
     assert missing.finding(None).ok
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for need in CONNECTORS:
-        assert need.package.package in [Requirement(line).name for line in project[need.name]]
+        assert {one.package for one in need.packages.values()} == {
+            Requirement(line).name for line in project[need.name]
+        }
 
 
 def test_pins_satisfy_the_doctor() -> None:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConnectorNeed:
-    """The needs of the connector ``name``, which is also the extra of streamq that brings ``package``, for its sink.
+    """The needs of the connector ``name``, which is also the extra of streamq that brings ``packages``, by what each is for.
 
     ``artifact``: what Spark reads it with, from Maven, "" if it needs nothing. ``releases`` has its release for a release of
     PySpark, where that is not the one of the same version. A session that has it reads ``name`` with ``options``.
     """
 
     name: str
-    package: PackageNeed
+    packages: Mapping[str, PackageNeed]
     artifact: str = ""
     releases: Mapping[tuple[int, int], str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -54,20 +54,25 @@ class ConnectorNeed:
         elif self.artifact and spark is not None:
             missing = f"the session has it not: sq.session({self.name}=True), before another one is active"
             texts = [f"{self.coordinates} fits, and {'the session has it' if self.is_in(spark) else missing}"]
-        installed = this_interpreter([self.package])
-        missing = f'without {self.package.package}, for its sink: pip install "streamq[{self.name}]"'
-        return Finding(self.name, "; ".join([*texts, installed.packages([self.package]) or missing]))
+        installed = this_interpreter(self.packages.values())
+        for purpose, need in self.packages.items():
+            missing = f'without {need.package}, {purpose}: pip install "streamq[{self.name}]"'
+            texts.append(installed.packages([need]) or missing)
+        return Finding(self.name, "; ".join(texts))
 
 
 KAFKA = ConnectorNeed(
     "kafka",
-    PackageNeed("confluent-kafka", "confluent_kafka"),
+    {
+        "for its sink and without Spark": PackageNeed("confluent-kafka", "confluent_kafka"),
+        "for Avro": PackageNeed("fastavro", "fastavro"),
+    },
     artifact="org.apache.spark:spark-sql-kafka-0-10_2.13",
     releases={(4, 1): "4.1.1", (4, 2): "4.2.0", (4, 3): "4.2.0"},
     options={"kafka.bootstrap.servers": "localhost:9092", "subscribe": "topic"},
 )
 CONNECTORS = (
     KAFKA,
-    ConnectorNeed("delta", PackageNeed("deltalake", "deltalake")),
-    ConnectorNeed("postgres", PackageNeed("psycopg", "psycopg")),
+    ConnectorNeed("delta", {"for its sink and without Spark": PackageNeed("deltalake", "deltalake")}),
+    ConnectorNeed("postgres", {"for its sink": PackageNeed("psycopg", "psycopg")}),
 )

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from streamq.choices import Request, RunState
@@ -27,6 +28,14 @@ LOST_AFTER = 60.0
 def now_in_utc() -> str:
     """Return the time of day as ISO 8601, in UTC."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_zombie(pid: int) -> bool:
+    """Return True if a process has ended, and its parent has not asked how; False where no ``/proc`` says so."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +79,7 @@ class RunRecord:
         except PermissionError:
             # it is another user's
             return True
-        return True
+        return not is_zombie(self.pid)
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
