@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 import tests.judges  # noqa: F401 (it registers the judge of streamq itself)
+from scripts.broker import JARS, Broker, broker
 from scripts.postgres import PostgresServer, find_server, postgres_server
 from streamq.run.session.spark_session import session
 from streamq.user_code.repository import modules
@@ -127,6 +128,15 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip("LEFT OUT: there is no PostgreSQL (scripts/postgres.sh)")
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of Kafka; without its jars, which ``make java`` fetches, tests of it are left out."""
+    if not JARS.exists():
+        pytest.skip("LEFT OUT: there is no Kafka (scripts/kafka.sh)")
+    with broker(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

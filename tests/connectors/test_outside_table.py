@@ -1,4 +1,4 @@
-"""Tables of Delta without Spark: rows and changes as over literal ones, plans in JSON, and what is no table."""
+"""Tables of Delta without Spark: changes, plans in JSON, and what is no table."""
 
 from __future__ import annotations
 
@@ -28,15 +28,6 @@ def rates(folder: Path) -> str:
     return str(folder)
 
 
-def test_the_answer_is_that_of_literal_rows(tmp_path: Path) -> None:
-    write_deltalake(str(tmp_path), TRIPS, partition_by=["k"])
-    answers = [
-        sq.points(rows, time="at", invalid="drop").tumbling_window("1 hour").select(n=sq.sum("n")).to_arrow()
-        for rows in (TRIPS, sq.table("delta", str(tmp_path)))
-    ]
-    assert answers[0].num_rows == 1 and answers[1].equals(answers[0])
-
-
 def test_changes_are_the_history_of_each_row(tmp_path: Path) -> None:
     feed = sq.table("delta", rates(tmp_path), changes=True)
     history = sq.changes(feed, key="currency")
@@ -60,8 +51,6 @@ def test_a_plan_in_json_holds_the_table(tmp_path: Path) -> None:
     assert named == {"t": sq.table("spark_catalog.default.t")}
     with pytest.raises(PlanError, match="from_json: not a table of a plan"):
         sq.reading._connectors({"tables": {"t": {"connector": "table", "format": "delta"}}})
-    with pytest.raises(PlanError, match="option 'password' may be a secret"):
-        sq.table("delta", "x", options={"password": "x"}).to_json()
 
 
 def test_what_is_no_table(tmp_path: Path) -> None:

@@ -68,11 +68,6 @@ def test_a_plan_in_json_holds_its_files(tmp_path: Path) -> None:
         sq.from_json(text.replace('"connector": "files"', '"connector": "ftp"'))
     with pytest.raises(PlanError, match="from_json: not the files of a plan"):
         sq.from_json(text.replace('"at_once"', '"at_twice"'))
-    secret = sq.points(sq.files(where, **{"fs.s3a.secret.key": "x"}), time="at")
-    with pytest.raises(
-        PlanError, match=r"to_json: option 'fs.s3a.secret.key' may be a secret; .* Set it in the session"
-    ):
-        secret.to_json()
 
 
 def test_which_files_of_a_folder_are_read(tmp_path: Path) -> None:

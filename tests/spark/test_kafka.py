@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from scripts.broker import Broker, broker
+from scripts.broker import Broker
 from streamq import testing as t
 from streamq.errors import PlanError, SourceError
 from streamq.run.kafka_sink import KafkaTransaction
@@ -34,12 +34,6 @@ from tests.spark.test_kill import ROOT, land, stays
 from tests.spark.test_kill import SCHEMA as KILL_SCHEMA
 
 SCHEMA = "at timestamp, k string, v bigint"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("kafka")) as one:
-        yield one
 
 
 def value(second: int, k: str, v: int) -> bytes:
