@@ -69,26 +69,22 @@ class JsonFormat(ValueFormat):
     has_lists = True
 
     def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
-        values.cast(pa.string())  # raises for what is not in UTF-8
-        # a value in a list of its own is no row if it is empty, or several
-        parts = [pa.scalar(b'{"v":[', pa.binary()), values, pa.scalar(b"]}\n", pa.binary())]
-        # the joined values lie in one buffer, one after the other
-        text = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary())).buffers()[2]
-        wrapped = pa.schema([("v", pa.list_(pa.struct(read_schema(fields))))])
+        texts = pc.ascii_trim(values.cast(pa.string()), " \t\r\n")  # the cast raises for what is not in UTF-8
+        text = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "\n").buffers()[2]
+        # No object goes on in the next value: none has a line within a text, nor "{" behind "}". So each value is an object at
+        # least, and as many rows as values are one each.
+        if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+            raise pa.ArrowInvalid("not an object")
         table = arrow_json.read_json(
             text,
             arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
             arrow_json.ParseOptions(
-                explicit_schema=wrapped, newlines_in_values=True, unexpected_field_behavior="ignore"
+                explicit_schema=read_schema(fields), newlines_in_values=True, unexpected_field_behavior="ignore"
             ),
         )
-        lists = table.column("v").combine_chunks()
-        if len(lists) != len(values) or not pc.all(pc.equal(pc.list_value_length(lists), 1)).as_py():
+        if table.num_rows != len(values):
             raise pa.ArrowInvalid("not one object a value")
-        objects = lists.flatten()
-        if objects.null_count:
-            raise pa.ArrowInvalid("null, and no object")
-        return pa.Table.from_struct_array(objects).cast(row_schema(fields))
+        return table.cast(row_schema(fields))
 
     def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
         try:

@@ -92,6 +92,24 @@ def test_a_value_of_json_is_a_row_or_malformed(seed: int) -> None:
         assert shown == {name: (right or {}).get(name) for name in names}, value
 
 
+def test_values_that_are_rows_only_with_what_is_around_them() -> None:
+    """Two values that are one object, beside one that is two; what would close a list around it; zeros."""
+    two = '{"id": 1}{"id": 2}'
+    for values in (
+        ['{"s":', '{"a": 1}}', two],
+        ['{"zone": "}', '{", "id": 1}', two],
+        ['{"l": [{}', "{}]}", two],
+        ['{"id": 1}],"x":[1'],
+        ['{"id": 1}\0{}'],
+        ['{"id": 1}\0', two],
+        ["\0{}", two],
+        ['{"id": 1}null{}'],
+    ):
+        rows = decoded(FORMATS["json"], SCHEMA, [b"{}", *(value.encode() for value in values), b"{}"])
+        wrong = "malformed value: not one object of JSON"
+        assert [row[WRONG] for row in rows] == [None, *[wrong] * len(values), None]
+
+
 def test_a_decimal_with_too_many_digits_is_malformed() -> None:
     texts = [b"123.45", b"1000", b"1.255", b"-999.99"]
     for form, before, behind, kind in (("json", b'{"e": ', b"}", "a number, and no"), ("csv", b"", b"", "no")):
