@@ -30,7 +30,7 @@ def check_word(word: Any, words: Sequence[str], argument: str, verb: str, hint: 
     if isinstance(word, str) and word in words:
         return
     *others, last = (repr(str(w)) for w in words)
-    wrong = f"{argument} is {', '.join(others)} or {last}"
+    wrong = f"{argument} is {' or '.join(filter(None, (', '.join(others), last)))}"
     hint = hint or (nearest(word, [str(w) for w in words]) if isinstance(word, str) else "")
     raise PlanError(verb, wrong, f"found {word!r}", hint)
 

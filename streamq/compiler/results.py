@@ -237,7 +237,8 @@ class ResultColumns:
     them. ``columns``: those of the output. ``fold``: turns what a task reads into rows of the type ``folded``; None: rows
     are written as they are. ``in_one_task``: one task has all rows. ``together``: one task has all rows of a value of this
     expression, "" leaves them where they are. ``key``: the columns of an upsert's key. ``schema``: that of the output; None for a
-    folder of several results.
+    folder of several results. ``output``: its word, "" for such a folder. ``ctis``: a changelog has rows for CTIs, too.
+    ``payload``: the names of its columns beside those that the output adds.
     """
 
     title: str
@@ -250,6 +251,9 @@ class ResultColumns:
     together: str = ""
     key: tuple[str, ...] = ()
     schema: StructType | None = None
+    output: str = ""
+    ctis: bool = False
+    payload: tuple[str, ...] = ()
 
     def read(self, df: DataFrame) -> DataFrame:
         """Return the rows of the output; late rows, reports and rows of other results are left out."""
@@ -265,12 +269,15 @@ class ResultColumns:
         return df.selectExpr(*self.columns)
 
 
-def result_columns(result: Result, *, packed: bool, division: str | None = None) -> ResultColumns:
+def result_columns(
+    result: Result, *, packed: bool, division: str | None = None, preimages: bool = False
+) -> ResultColumns:
     """Return the columns of a result's output; ``packed``: its rows come packed, and not as the program's columns.
 
     Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
     ``kind`` or ``op``, payload, their times, and ``sent`` if they are stamped. A changelog in order of time without CTIs is
-    brought into one partition. ``division``: a column ``result`` has this value.
+    brought into one partition. ``division``: a column ``result`` has this value. ``preimages``: upserts come with the rows that
+    they replace or delete.
     """
     schema, out, title = result.plan.schema, result.egress, f"result {result.number + 1}"
     payload = tuple(quote(name) for name in schema.names)
@@ -287,11 +294,13 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
             source_columns=whole,
             columns=columns,
             schema=output_schema(result),
+            output=str(out.output),
+            payload=tuple(schema.names),
         )
-    first, names, rows = _output_rows(out)
+    first, names, rows = _output_rows(out, preimages)
     # functions are packed with the code that they need
     ship_runtime()
-    packing = _packed_result(result, None)
+    packing = _packed_result(result, None, preimages)
     if packed:
         fold = unpacking({result.number: packing}, carried, None)
     else:
@@ -313,6 +322,9 @@ def result_columns(result: Result, *, packed: bool, division: str | None = None)
         in_one_task=result.in_order and not out.ctis,
         key=out.key,
         schema=output_schema(result),
+        output=str(out.output),
+        ctis=out.ctis,
+        payload=tuple(schema.names),
     )
 
 
@@ -327,20 +339,24 @@ def output_schema(result: Result) -> StructType:
     return t.StructType(fields + [t.StructField(STAMP, t.TimestampType())] * out.stamped)
 
 
-def _output_rows(out: Egress) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[pa.Table], pa.Table]]:
+def _output_rows(
+    out: Egress, preimages: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...], Callable[[pa.Table], pa.Table]]:
     """Return the columns of an output before the payload, those of its times, and the function that makes its rows of deltas."""
     match out.output:
         case OutputForm.FINAL:
             return (), ("start", "end"), final_rows
         case OutputForm.CHANGELOG:
             return ("kind",), ("start", "end", "new_end"), changelog_rows
-    return ("op",), ("start", "end"), partial(upsert_rows, key=out.columns, by_start=out.output == OutputForm.UPSERT)
+    by_start = out.output == OutputForm.UPSERT
+    rows = partial(upsert_rows, key=out.columns, by_start=by_start, preimages=preimages)
+    return ("op",), ("start", "end"), rows
 
 
-def _packed_result(result: Result, division: str | None) -> PackedResult:
+def _packed_result(result: Result, division: str | None, preimages: bool = False) -> PackedResult:
     """Return a result as its packed rows are read."""
     payload = tuple((column.name, _type_in_arrow(column.type)) for column in result.plan.schema.fields)
-    return PackedResult(payload, _output_rows(result.egress)[2], division)
+    return PackedResult(payload, _output_rows(result.egress, preimages)[2], division)
 
 
 def _times(names: Sequence[str], axis: str) -> list[str]:

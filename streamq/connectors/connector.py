@@ -20,6 +20,9 @@ from streamq.plan.schema import Field
 SECRET = re.compile("secret|password|token|credential|access.?key|jaas", re.IGNORECASE)
 """The names of options that are secrets, by a part of theirs."""
 
+CHANGE_TYPE, COMMITTED = "_change_type", "_commit_timestamp"
+"""The columns of a feed of changes: what has happened to a row, and when."""
+
 OF_ENVIRONMENT = re.compile(r"\$\{(\w+)\}")
 """The value of an option that stands for an environment variable."""
 
@@ -91,6 +94,11 @@ class Connector(ABC):
     @property
     def transport_columns(self) -> tuple[str, ...]:
         """The columns that the transport adds, which a source has beside its events."""
+        return ()
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns by which changes of a row at one instant are in order, if the rows are changes."""
         return ()
 
     @property

@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import check_word
 from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
+from streamq.connectors.envelopes import DEBEZIUM, OF_CHANGES, DebeziumFormat
 from streamq.connectors.kafka_client import check_brokers, client_settings, messages_between
 from streamq.connectors.messages import (
     FORMATS,
@@ -87,6 +88,7 @@ class KafkaTopic(Connector):
     at_once: int | None = None
     options: tuple[tuple[str, str], ...] = ()
     record: str | None = None
+    envelope: str | None = None
 
     title = "topic"
     is_decoded = True
@@ -99,7 +101,15 @@ class KafkaTopic(Connector):
         return (*self._of_values, *added, *BESIDE)
 
     @property
+    def order(self) -> tuple[str, ...]:
+        return () if self.envelope is None else (OFFSET,)
+
+    @property
     def _of_values(self) -> tuple[Field, ...]:
+        return self._of_rows if self.envelope is None else (*self._of_rows, *OF_CHANGES)
+
+    @property
+    def _of_rows(self) -> tuple[Field, ...]:
         if self.schema is None:
             raise PlanError(
                 "kafka", "which columns values have is not known", "", 'Give schema="at timestamp, v double".'
@@ -108,15 +118,17 @@ class KafkaTopic(Connector):
 
     @property
     def _format(self) -> ValueFormat:
-        return FORMATS[self.value] if self.record is None else RECORDS[self.value](self.record)
+        form = FORMATS[self.value] if self.record is None else RECORDS[self.value](self.record)
+        return form if self.envelope is None else DebeziumFormat(form)
 
     def to_json(self) -> dict[str, Any]:
         place = {
             "servers": self.servers,
             "topic": self.topic,
-            "schema": schema_text(self._of_values),
+            "schema": schema_text(self._of_rows),
             "value": self.value,
             "record": self.record,
+            "envelope": self.envelope,
         }
         bounds = {"start": _offsets_json(self.start), "end": _offsets_json(self.end), "at_once": self.at_once}
         others = {"metadata": list(self.metadata), "options": without_secrets(self.options)}
@@ -246,6 +258,7 @@ def kafka(
     at_once: int | None = None,
     options: Mapping[str, str] | None = None,
     record: str | None = None,
+    envelope: str | None = None,
 ) -> KafkaTopic:
     """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources, and a sink.
 
@@ -266,12 +279,15 @@ def kafka(
     are beside the events: in the late output, and at hand for ``per``. Progress is that of the partition furthest behind, by
     default, and all are waited for.
 
+    ``envelope="debezium"``: values are changes of rows with the columns of ``schema``, which :func:`changes` reads by their key.
+
     ``options`` are those of Spark's connector, for one the protocol of security; of a value ``"${NAME}"`` Spark gets the
     environment variable, so that a plan in JSON has no secret. Raises PlanError for wrong arguments.
 
     As a sink, ``sink=sq.kafka(servers, topic)``, it takes rows as objects of JSON, in a transaction a micro-batch, which has the
     micro-batch's number, too: of a run that is killed no message is lost, and none comes twice. Of ``output="upsert"`` a message
-    has ``run.key`` as its key, and a deletion no value. It needs the package confluent-kafka, on the workers, too.
+    has ``run.key`` as its key, and a deletion no value; ``envelope="debezium"`` writes it as a change. It needs the package
+    confluent-kafka, on the workers, too.
 
     ::
 
@@ -284,10 +300,16 @@ def kafka(
         raise PlanError("kafka", "servers are hosts with ports", f"found {servers!r}", 'As "host:9092,other:9092".')
     check_word(value, [*FORMATS, *RECORDS], "value", "kafka")
     columns = _columns(value, schema, record)
+    if envelope is not None:
+        check_word(envelope, [DEBEZIUM], "envelope", "kafka")
+        if value != "json":
+            wrong, hint = "values in an envelope are objects of JSON", "Leave value out."
+            raise PlanError("kafka", wrong, f"found value={value!r}", hint)
     for name in metadata:
         check_word(name, list(METADATA), "metadata", "kafka")
     lower = {field.name.lower() for field in columns or ()}
-    if clash := next((name for name in (*KafkaTopic.transport_columns, *metadata) if name in lower), None):
+    own_names = (*KafkaTopic.transport_columns, *metadata, *(f.name for f in OF_CHANGES if envelope))
+    if clash := next((name for name in own_names if name in lower), None):
         wrong = f"values have a column {clash!r}, which is Kafka's"
         raise PlanError("kafka", wrong, "", 'Read them as value="string", and take the field out by from_json.')
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
@@ -300,7 +322,7 @@ def kafka(
             "kafka", f"option {own!r} is said by an argument", "", "Leave it out: servers, topic, start, end, at_once."
         )
     first, last = _checked_offsets("start", start, EARLIEST, LATEST), _checked_offsets("end", end, LATEST)
-    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts, record)
+    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts, record, envelope)
 
 
 def _columns(value: str, schema: t.StructType | str | None, record: str | None) -> tuple[Field, ...] | None:
@@ -346,7 +368,7 @@ def kafka_from_json(entry: Mapping[str, Any]) -> KafkaTopic:
     """Return the topic that an entry of a plan names, checked like the user's arguments."""
     try:
         arguments = {name: entry[name] for name in ("value", "metadata", "at_once", "options")}
-        arguments["record"] = entry.get("record")
+        arguments |= {name: entry.get(name) for name in ("record", "envelope")}
         derived = arguments["record"] is not None or FORMATS[entry["value"]].whole is not None
         arguments["schema"] = None if derived else entry["schema"]
         for name in ("start", "end"):

@@ -41,11 +41,12 @@ class ValueFormat(ABC):
     """The form of the values of messages; it is sent to workers.
 
     ``whole``: the type of the only column, ``value``, of which a value is the whole; None: values hold the columns of a schema.
-    ``has_lists``: lists and structs among them.
+    ``has_lists``: lists and structs among them. ``has_tombstones``: a message without a value is none, and no row of NULLs.
     """
 
     whole: ClassVar[t.DataType | None] = None
     has_lists: ClassVar[bool] = False
+    has_tombstones: ClassVar[bool] = False
 
     @abstractmethod
     def rows(self, values: pa.Array, fields: tuple[Field, ...]) -> pa.Table:
@@ -98,12 +99,21 @@ class JsonFormat(ValueFormat):
         if not isinstance(members, dict):
             return f"{_kind_of_json(members)}, and no object of JSON"
         for field in fields:
-            member = members.get(field.name)
             if names.count(field.name) > 1:
                 return f"field {field.name} twice"
-            if not self.is_row(json.dumps({field.name: member}).encode(), field):
-                return f"field {field.name} is {_kind_of_json(member)}, and no {field.type.simpleString()}"
+            if wrong := self._misfit(members.get(field.name), field, ""):
+                return wrong
         return "not one object of JSON"
+
+    def _misfit(self, member: Any, field: Field, within: str) -> str:
+        """Return which field of a member is of another type; "" if none is."""
+        if self.is_row(json.dumps({field.name: member}).encode(), field):
+            return ""
+        name = f"{within}{field.name}"
+        if isinstance(field.type, t.StructType) and isinstance(member, dict):
+            inner = [Field(f.name, f.dataType) for f in field.type.fields]
+            return next(filter(None, (self._misfit(member.get(f.name), f, f"{name}.") for f in inner)), "")
+        return f"field {name} is {_kind_of_json(member)}, and no {field.type.simpleString()}"
 
 
 def _kind_of_json(value: Any) -> str:
@@ -221,6 +231,8 @@ class MessageReader:
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
         """Yield the rows of a batch's messages, in their order and in Spark's types of the columns."""
+        if self.format.has_tombstones:
+            batch = batch.filter(batch.column("value").is_valid())
         values = batch.column("value").cast(pa.binary())
         rows, wrong = self.decoded(values)
         own = {name: batch.column(name) for name in batch.schema.names}

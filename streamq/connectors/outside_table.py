@@ -13,7 +13,14 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from streamq.connectors.connector import Connector, Splits, option_values, without_secrets
+from streamq.connectors.connector import (
+    CHANGE_TYPE,
+    COMMITTED,
+    Connector,
+    Splits,
+    option_values,
+    without_secrets,
+)
 from streamq.connectors.refreshed_rows import refreshed_frame
 from streamq.connectors.written_tables import DELTA
 from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords, nearest
@@ -35,9 +42,9 @@ JARS: Mapping[str, str] = {
 """The packages that read each format, for PySpark 4.1, the last that they fit."""
 
 OF_CHANGES: tuple[Field, ...] = (
-    Field("_change_type", t.StringType()),
+    Field(CHANGE_TYPE, t.StringType()),
     Field("_commit_version", t.LongType()),
-    Field("_commit_timestamp", t.TimestampType()),
+    Field(COMMITTED, t.TimestampType()),
 )
 """The columns that a change feed of Delta's adds to those of the table."""
 
@@ -59,6 +66,10 @@ class OutsideTable(Connector):
     @property
     def transport_columns(self) -> tuple[str, ...]:
         return ("_commit_version",) if self.changes else ()
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.transport_columns
 
     @lazy
     def fields(self) -> tuple[Field, ...]:

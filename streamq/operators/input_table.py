@@ -35,13 +35,14 @@ Rows: TypeAlias = DataFrame | ArrowStreamable | pa.RecordBatch | Connector
 class InputTable:
     """A table that a query reads, a DataFrame, an Arrow table or a connector, and its columns.
 
-    ``beside``: the columns that its connector adds; ``parts``: those of the connector.
+    ``beside``: the columns that its connector adds; ``parts`` and ``order``: those of the connector.
     """
 
     columns: tuple[Field, ...]
     rows: DataFrame | pa.Table | Connector
     beside: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
 
 def input_table(table: Any, verb: str) -> InputTable:
@@ -52,7 +53,7 @@ def input_table(table: Any, verb: str) -> InputTable:
     """
     if isinstance(table, Connector):
         _check_once([field.name for field in table.fields], verb, table.title)
-        return InputTable(table.fields, table, table.transport_columns, table.parts)
+        return InputTable(table.fields, table, table.transport_columns, table.parts, table.order)
     in_memory = as_arrow(table, verb)
     if in_memory is not None:
         names = in_memory.column_names

@@ -5,19 +5,21 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
 
-from streamq.choices import check_word
+from streamq.choices import OutputForm, check_word
 from streamq.compiler.results import ResultColumns
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.kafka_client import ANSWER_SECONDS, check_brokers, client_settings
 from streamq.errors import PlanError
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
+from streamq.runtime.hosts.result_rows import DELETE, PREIMAGE
 
 SHARED = "shared"
 """The option of a topic into which several runs write."""
@@ -28,7 +30,8 @@ class KafkaSink(TransactionalSink):
     """The messages of ``topic``: rows as objects of JSON, with their key as the message's key.
 
     ``settings``: those of the client. A deletion of an upsert is a message without a value. ``row``: the columns that all changes
-    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there.
+    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there. ``has_envelope``: upserts
+    are changes as Debezium writes them.
     """
 
     servers: str
@@ -36,6 +39,11 @@ class KafkaSink(TransactionalSink):
     settings: Mapping[str, str]
     row: tuple[str, ...] = ()
     is_shared: bool = False
+    has_envelope: bool = False
+
+    @property
+    def takes_preimages(self) -> bool:
+        return self.has_envelope
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise SourceError if no broker answers, PlanError if it has no such topic."""
@@ -47,12 +55,21 @@ class KafkaSink(TransactionalSink):
             raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
 
     def create(self, columns: ResultColumns, verb: str) -> None:
-        """Raise PlanError for a changelog into a compacted topic."""
+        """Raise PlanError for rows without a key in an envelope, and for a changelog that the topic would not keep in order."""
         from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-        if not _row_of(columns):
+        if self.has_envelope and not columns.key:
+            reason = f"rows of output={columns.output!r} have no key that tells them apart"
+            hint = 'Write output="upsert" or "latest", or leave the envelope out.'
+            raise PlanError(verb, "an envelope is of changes of a row by its key", reason, hint)
+        if columns.output != OutputForm.CHANGELOG:
             return
         admin, place = AdminClient(dict(self.settings)), ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        number = len(admin.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic].partitions)
+        if columns.ctis and number > 1:
+            hint = "Leave ctis out, or create the topic with one."
+            wrong = f"{self.topic!r} has {number}: a CTI of one would be read before rows of another"
+            raise PlanError(verb, "a changelog with CTIs goes to a topic of one partition", wrong, hint)
         policy = admin.describe_configs([place])[place].result(ANSWER_SECONDS)["cleanup.policy"].value
         if "compact" in policy:
             hint = 'Write output="upsert" or "latest" there, or give the topic cleanup.policy=delete.'
@@ -62,27 +79,23 @@ class KafkaSink(TransactionalSink):
             raise PlanError(verb, "a changelog is read as a whole", reason, hint)
 
     def placed(self, columns: ResultColumns, checkpoint: str) -> Self:
-        return replace(super().placed(columns, checkpoint), row=_row_of(columns))
+        # what all changes of a row have in common
+        row = (*columns.payload, "start") if columns.output == OutputForm.CHANGELOG else ()
+        return replace(super().placed(columns, checkpoint), row=row)
 
     def transaction(self, run: str) -> Callable[[], Transaction]:
         key = self.key or self.row
         deletes = bool(self.key)
         # a row that is upserted again changes nothing
         is_shared = self.is_shared or deletes
-        return partial(KafkaTransaction, self.settings, self.topic, key, run, deletes=deletes, is_shared=is_shared)
-
-
-def _row_of(columns: ResultColumns) -> tuple[str, ...]:
-    """Return the payload and start of a changelog, which all changes of a row have in common; empty for other outputs."""
-    assert columns.schema is not None
-    names = columns.schema.names
-    return tuple(names[1 : names.index("end")]) if "new_end" in names[-2:] else ()
+        flags = {"deletes": deletes, "is_shared": is_shared, "has_envelope": self.has_envelope}
+        return partial(KafkaTransaction, self.settings, self.topic, key, run, **flags)
 
 
 def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
     """Return a topic as a sink; raise PlanError for what is said of reading it, and without the client for Kafka."""
-    if topic != KafkaTopic(topic.servers, topic.topic, None, options=topic.options):
-        hint = "Give servers, topic and options."
+    if topic != KafkaTopic(topic.servers, topic.topic, None, options=topic.options, envelope=topic.envelope):
+        hint = "Give servers, topic, envelope and options."
         raise PlanError(verb, "a topic that is written has no schema, start or end", f"topic {topic.topic!r}", hint)
     check_client("confluent_kafka", "confluent-kafka", "kafka", verb)
     options = {name: value for name, value in topic.options if not name.lower().startswith("kafka.")}
@@ -92,14 +105,15 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
         raise PlanError(verb, f"option {next(iter(options))!r} is none of a topic that is written", "", hint)
     check_word(shared, ["true", "false"], SHARED, verb)
     settings = client_settings(topic.servers, topic.options)
-    return KafkaSink(topic.servers, topic.topic, settings, is_shared=shared == "true")
+    has_envelope = topic.envelope is not None
+    return KafkaSink(topic.servers, topic.topic, settings, is_shared=shared == "true", has_envelope=has_envelope)
 
 
 class KafkaTransaction(Transaction):
     """A transaction of Kafka, over the ``topic`` and a compacted topic with the number of the last micro-batch of each ``run``.
 
     ``settings``: those of the client. ``key``: the columns of a message's key. ``deletes``: a row says by ``op`` if it is gone.
-    ``is_shared``: other runs may have written there before this one.
+    ``is_shared``: other runs may have written there before this one. ``has_envelope``: values are changes as of Debezium.
     """
 
     def __init__(
@@ -111,11 +125,12 @@ class KafkaTransaction(Transaction):
         *,
         deletes: bool,
         is_shared: bool,
+        has_envelope: bool = False,
     ):
         from confluent_kafka import Producer
 
         self.settings, self.topic, self.key, self.run = settings, topic, key, run
-        self.deletes, self.is_shared = deletes, is_shared
+        self.deletes, self.is_shared, self.has_envelope = deletes, is_shared, has_envelope
         self.failures: list[str] = []
         self.marks, self.is_open = f"{topic}.streamq", False
         own: dict[str, Any] = {"transactional.id": f"streamq-{topic}-{run}", "linger.ms": 20, "compression.type": "lz4"}
@@ -166,13 +181,9 @@ class KafkaTransaction(Transaction):
     def write(self, rows: pa.RecordBatchReader, number: int) -> None:
         self.producer.begin_transaction()
         self.is_open = True
-        for batch in rows:
-            for row in batch.to_pylist():
-                if self.key and not self.deletes and row["kind"] in {"cti", "end"}:
-                    self._check_partitions()
-                is_gone = self.deletes and row.pop("op") == "delete"
-                of_key = {name: row[name] for name in self.key}
-                self._produce(self.topic, None if is_gone else in_json(row), in_json(of_key) if self.key else None)
+        source = {"connector": "streamq", "name": self.run, "batch": number, "ts_ms": time.time_ns() // 1_000_000}
+        for key, value in keyed_values(rows, self.key, self.deletes, source if self.has_envelope else None):
+            self._produce(self.topic, value, key)
         self._produce(self.marks, str(number).encode(), self.run.encode())
         # the error of a commit does not say what is wrong with a message
         if self.producer.flush(ANSWER_SECONDS):
@@ -187,12 +198,6 @@ class KafkaTransaction(Transaction):
         if self.is_open:
             self.producer.abort_transaction(ANSWER_SECONDS)
 
-    def _check_partitions(self) -> None:
-        """Raise RuntimeError if there are several partitions: a CTI of one would be read before rows of another."""
-        number = len(self.producer.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic].partitions)
-        if number > 1:
-            raise RuntimeError(f"a changelog with CTIs goes to a topic of one partition; {self.topic!r} has {number}")
-
     def _note(self, error: Any, message: Any) -> None:
         """Note that Kafka has not taken a message."""
         self.failures.append(f"{message.topic()}: {error.str()}")
@@ -204,6 +209,30 @@ class KafkaTransaction(Transaction):
                 return self.producer.produce(topic, value, key, on_delivery=self._note)
             except BufferError:
                 self.producer.poll(1)
+
+
+def keyed_values(
+    rows: Iterable[pa.RecordBatch], key: tuple[str, ...], deletes: bool, source: Mapping[str, Any] | None
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield the keys and values of the messages of rows; the arguments are those of a KafkaTransaction.
+
+    ``source``: what changes in the envelope of Debezium say of where they come from, and when; None: there is no envelope.
+    """
+    before = None
+    for row in (row for batch in rows for row in batch.to_pylist()):
+        op = row.pop("op") if deletes else None
+        if op == PREIMAGE:
+            before = row
+            continue
+        of_key = in_json({name: row[name] for name in key}) if key else None
+        after = None if op == DELETE else row
+        if source is not None:
+            code = "d" if after is None else "c" if before is None else "u"
+            change = {"before": before, "after": after, "op": code, "ts_ms": source["ts_ms"], "source": source}
+            yield of_key, in_json(change)
+        if after is None or source is None:
+            yield of_key, None if after is None else in_json(after)
+        before = None
 
 
 def in_json(row: Mapping[str, Any]) -> bytes:

@@ -138,7 +138,7 @@ class PreparedStream:
         triples = list(zip(program.results, requests, self.options.sinks, strict=True))
         divided = {str(one.division): result for result, one, sink in triples if isinstance(sink, DividedFolder)}
         outputs = [
-            (result_columns(result, packed=packed), sink)
+            (result_columns(result, packed=packed, preimages=sink.takes_preimages), sink)
             for result, _, sink in triples
             if not isinstance(sink, DividedFolder)
         ]

@@ -63,6 +63,11 @@ class Sink(ABC):
         """True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
         return True
 
+    @property
+    def takes_preimages(self) -> bool:
+        """True if the rows that upserts replace or delete stand before these."""
+        return False
+
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise PlanError if a run with this name and this ``finish`` cannot write there, SourceError if no server answers."""
         del verb, name, finish

@@ -421,7 +421,8 @@ def changes(
     they are ``beside`` it. A change that is delivered again, equal in all columns but those in ``beside``, is a duplicate, as for
     :func:`edges`: no ``id`` is needed.
 
-    By default ``op`` and ``time`` are the columns of Delta's feeds, ``sq.table("delta", path, changes=True)``.
+    By default ``op`` and ``time`` are the columns of Delta's feeds, ``sq.table("delta", path, changes=True)``, and of Debezium's
+    topics, ``sq.kafka(servers, topic, schema="item string, price double", envelope="debezium")``, and the order is that of these.
 
     ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch is also
     raised if ``op`` holds no strings, or if ``key`` or ``order_by`` cannot be compared.
@@ -449,7 +450,7 @@ def changes(
         op,
         keys,
         policy=policy,
-        order_by=order_columns(order_by, table.columns, (time, op), "changes"),
+        order_by=order_columns(order_by or table.order, table.columns, (time, op), "changes"),
         beside=beside_columns(beside, table, (time, op, *keys), "changes"),
         zone=zone,
     )

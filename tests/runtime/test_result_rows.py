@@ -237,11 +237,13 @@ def test_an_output_that_a_plan_cannot_have() -> None:
 # an upsert's rows
 
 
-def upserts(*deltas: tuple[Any, ...], key: Sequence[str] = ("k",)) -> list[tuple[Any, ...]]:
+def upserts(*deltas: tuple[Any, ...], key: Sequence[str] = ("k",), **arguments: bool) -> list[tuple[Any, ...]]:
     """Deltas ``(start, end, weight, k, n)`` as rows ``(op, start, end, k, n)``."""
     names = (LE, RE, WEIGHT, "k", "n")
     table = pa.table({n: pa.array([m[i] for m in deltas]) for i, n in enumerate(names)})
-    return [tuple(r[n] for n in ("op", "start", "end", "k", "n")) for r in upsert_rows(table, key).to_pylist()]
+    return [
+        tuple(r[n] for n in ("op", "start", "end", "k", "n")) for r in upsert_rows(table, key, **arguments).to_pylist()
+    ]
 
 
 def test_a_key_has_the_last_state() -> None:
@@ -259,6 +261,34 @@ def test_a_key_has_the_last_state() -> None:
     ]
     with pytest.raises(RuntimeError, match="upsert: two rows of one key and start"):
         upserts((0, 10, 1, "a", 1), (0, 10, 1, "a", 2))
+
+
+def test_a_row_that_was_there_stands_before_what_replaces_it() -> None:
+    deltas = [
+        *((0, 10, -1, "a", 1), (5, 15, 1, "a", 2)),
+        *((7, 9, -1, "b", 7), (3, 4, 1, "c", 1)),
+        *((0, 10, -1, None, 1), (0, 8, 1, None, 1)),
+        *((1, 2, -1, "d", 1), (1, 2, 1, "d", 1)),
+    ]
+    assert upserts(*deltas, by_start=False, preimages=True) == [
+        ("preimage", 0, 10, None, 1),
+        ("upsert", 0, 8, None, 1),
+        ("upsert", 3, 4, "c", 1),
+        ("preimage", 0, 10, "a", 1),
+        ("upsert", 5, 15, "a", 2),
+        ("preimage", 7, 9, "b", 7),
+        ("delete", None, None, "b", None),
+    ]
+    assert upserts(*deltas, by_start=True, preimages=True) == [
+        ("preimage", 0, 10, None, 1),
+        ("upsert", 0, 8, None, 1),
+        ("preimage", 0, 10, "a", 1),
+        ("delete", 0, None, "a", None),
+        ("upsert", 3, 4, "c", 1),
+        ("upsert", 5, 15, "a", 2),
+        ("preimage", 7, 9, "b", 7),
+        ("delete", 7, None, "b", None),
+    ]
 
 
 @sq.udo("n bigint", properties=[sq.one_output_per_group])

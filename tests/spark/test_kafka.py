@@ -383,7 +383,7 @@ def test_a_changelog_is_read_back(spark: SparkSession, kafka: Broker, tmp_path: 
     with pytest.raises(PlanError, match="a changelog is read as a whole; topic 'compacted' has cleanup.policy=compact"):
         run("compacted", ctis=False)
     kafka.create("ctis_in_three", 3)
-    with pytest.raises(Exception, match="with CTIs goes to a topic of one partition; 'ctis_in_three' has 3"):
+    with pytest.raises(PlanError, match="with CTIs goes to a topic of one partition; 'ctis_in_three' has 3"):
         run("ctis_in_three", ctis=True)
 
 
@@ -405,3 +405,85 @@ def test_upserts_leave_the_latest_rows_of_a_compacted_topic(spark: SparkSession,
         '{"k": "a", "start": 0}': 2,
         '{"k": "b", "start": 0}': 1,
     }
+
+
+def test_latest_rows_and_changes_of_debezium(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """A compacted topic keeps what holds now; changes have the row before them, and are the history of what the run has said."""
+    source = tmp_path / "source"
+    outs = {"latest": None, "changes": "debezium", "upserts": "debezium"}
+    for name in outs:
+        kafka.create(name, 1, cleanup_policy="compact")
+    s = sq.points(sq.files(source, schema="at timestamp, k string, v int"), time="at", progress=sq.generate("1 day"))
+    query = s.group_by("k").tumbling_window("10 seconds").select(n=sq.count(), v=sq.sum("v"), window=sq.start())
+
+    def run(**arguments: Any) -> sq.Run:
+        results = [
+            sq.result(
+                query,
+                output="upsert" if name == "upserts" else "latest",
+                sink=sq.kafka(kafka.servers, name, envelope=envelope),
+            )
+            for name, envelope in outs.items()
+        ]
+        checkpoint = str(tmp_path / "checkpoint")
+        return sq.run_all(results, checkpoint=checkpoint, trigger="available_now", early=True, **arguments)
+
+    for rows in ([(1, "a", 5), (2, "b", 7)], [(3, "a", 1)], [(13, "a", 2), (4, "b", 1)]):
+        table = spark.createDataFrame(rows, "at int, k string, v int").selectExpr(
+            "timestamp_seconds(at) AS at", "k", "v"
+        )
+        table.coalesce(1).write.mode("append").parquet(str(source))
+        run()
+
+    def shown(row: dict[str, Any] | None) -> Any:
+        return row and (row["k"], row["n"], row["v"], row["start"][17:19])
+
+    latest = [(key["k"], shown(row)) for key, row in messages(kafka.servers, "latest")]
+    assert sorted(latest[:2]) == [("a", ("a", 1, 5, "00")), ("b", ("b", 1, 7, "00"))]
+    assert latest[2:3] == [("a", ("a", 2, 6, "00"))]
+    assert sorted(latest[3:]) == [("a", ("a", 1, 2, "10")), ("b", ("b", 2, 8, "00"))]
+    changes = [(row["op"], shown(row["before"]), shown(row["after"])) for _, row in messages(kafka.servers, "changes")]
+    assert sorted(changes[:2]) == [("c", None, ("a", 1, 5, "00")), ("c", None, ("b", 1, 7, "00"))]
+    assert changes[2:3] == [("u", ("a", 1, 5, "00"), ("a", 2, 6, "00"))]
+    assert sorted(changes[3:]) == [
+        ("u", ("a", 2, 6, "00"), ("a", 1, 2, "10")),
+        ("u", ("b", 1, 7, "00"), ("b", 2, 8, "00")),
+    ]
+    for name, key, holds in (
+        ("changes", "k", {("a", 1, 2), ("b", 2, 8)}),
+        ("upserts", ("k", "window"), {("a", 2, 6), ("a", 1, 2), ("b", 2, 8)}),
+    ):
+        schema = "k string, n bigint, v bigint, window timestamp"
+        written = sq.changes(sq.kafka(kafka.servers, name, schema=schema, envelope="debezium"), key=key)
+        answer = written.to_df().toArrow()
+        assert {(r["k"], r["n"], r["v"]) for r in answer.to_pylist() if r["end"] is None} == holds
+        assert {(r["k"], r["v"]) for r in answer.to_pylist() if r["end"]} == {("a", 5), ("b", 7)} | (
+            {("a", 6)} if name == "changes" else set()
+        )
+        assert_same_history(written.to_arrow(), answer)
+        folder = tmp_path / f"{name}.out"
+        reading: Any = {"checkpoint": str(tmp_path / f"{name}.reader"), "trigger": "available_now", "finish": True}
+        written.run(sink=str(folder), **reading)
+        assert_same_history(spark.read.parquet(str(folder)).drop("streamq_batch").toArrow(), answer)
+    final: Any = {"checkpoint": str(tmp_path / "final")}
+    for output in ("final", "changelog"):
+        with pytest.raises(PlanError, match=f"an envelope is of .*; rows of output='{output}' have no key"):
+            query.run(sink=sq.kafka(kafka.servers, "changes", envelope="debezium"), output=output, **final)
+
+
+def test_a_row_that_is_gone_is_a_deletion_and_a_tombstone(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """A window whose only event moves away, because a correction of its lifetime has come, has no row any more."""
+    source = tmp_path / "source"
+    kafka.create("gone", 1, cleanup_policy="compact")
+    s = sq.physical(sq.files(source, schema="kind string, k string, start int, end int, new_end int"))
+    query = s.group_by("k").snapshot_window().select(n=sq.count())
+    arguments: Any = {"sink": sq.kafka(kafka.servers, "gone", envelope="debezium"), "trigger": "available_now"}
+    for rows in ([("insert", "a", 1, 9, None)], [("retract", "a", 1, 9, 1)]):
+        table = spark.createDataFrame(rows, "kind string, k string, start int, end int, new_end int")
+        table.coalesce(1).write.mode("append").parquet(str(source))
+        query.run(output="upsert", early=True, checkpoint=str(tmp_path / "checkpoint"), **arguments)
+    (_, created), (key, deleted), tombstone = messages(kafka.servers, "gone")
+    assert (created["op"], created["before"], created["after"]) == ("c", None, {"k": "a", "n": 1, "start": 1, "end": 9})
+    assert (deleted["op"], deleted["before"], deleted["after"]) == ("d", created["after"], None)
+    assert tombstone == (key, None) and key == {"k": "a", "start": 1}
+    assert created["source"]["batch"] < deleted["source"]["batch"]

@@ -45,8 +45,8 @@ def _count(sorted_of: Ints, wanted: Ints) -> Ints:
     return np.searchsorted(sorted_of, wanted, "right") - np.searchsorted(sorted_of, wanted, "left")
 
 
-UPSERT, DELETE = "upsert", "delete"
-"""The values of ``op``; DELETE is a tombstone."""
+UPSERT, DELETE, PREIMAGE = "upsert", "delete", "preimage"
+"""The values of ``op``; DELETE is a tombstone, PREIMAGE the row that the next one replaces or deletes."""
 
 CHANGELOG_ADDS, UPSERT_ADDS = ("kind", "new_end"), ("op",)
 """The columns of a changelog and of an upsert beside payload, start and end."""
@@ -175,11 +175,12 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, pa.table(last, schema=rows.schema)])
 
 
-def upsert_rows(deltas: pa.Table, key: Sequence[str], *, by_start: bool = True) -> pa.Table:
+def upsert_rows(deltas: pa.Table, key: Sequence[str], *, by_start: bool = True, preimages: bool = False) -> pa.Table:
     """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each key and start that changed.
 
     A key and start without a row any more has a tombstone, which is NULL except for these. Rows are in order of their starts.
-    ``by_start`` False: the start is no part of the key. Raises RuntimeError if two rows of one key and start are left.
+    ``by_start`` False: the start is no part of the key. ``preimages``: the row that was there stands before what replaces or
+    deletes it. Raises RuntimeError if two rows of one key and start are left.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
     starts = [_times(ints(deltas, LE))]
@@ -192,16 +193,22 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str], *, by_start: bool = True) 
         raise RuntimeError("upsert: two rows of one key and start")
     gone = row[~is_inserted & ~_among(whose[row], alive)]
     deleted = gone[_firsts(whose[gone])]
+    before = row[~is_inserted]
     row = np.concatenate([row[is_inserted], deleted])
-    dead = np.repeat([False, True], [len(row) - len(deleted), len(deleted)])
-    start = ints(deltas, LE)[row]
-    order = np.argsort(start, kind="stable")
-    row, dead, start = row[order], dead[order], start[order]
+    op = np.repeat([0, 1], [len(row) - len(deleted), len(deleted)])
+    order = np.argsort(ints(deltas, LE)[row], kind="stable")
+    row, op = row[order], op[order]
+    if preimages:
+        before = before[_firsts(whose[before])]
+        by_key = np.argsort(whose[row])
+        places = by_key[np.searchsorted(whose[row], whose[before], sorter=by_key)]
+        row, op = np.insert(row, places, before), np.insert(op, places, 2)
+    dead = op == 1
     whole, event = pa.array(row), pa.array(row, mask=dead)
-    end = ints(deltas, RE)[row]
+    start, end = ints(deltas, LE)[row], ints(deltas, RE)[row]
     return pa.table(
         {
-            "op": pa.array([UPSERT, DELETE]).take(pa.array(dead.astype(np.int8))),
+            "op": pa.array([UPSERT, DELETE, PREIMAGE]).take(pa.array(op)),
             **{n: deltas.column(n).take(whole if n in key else event) for n in payload},
             "start": pa.array(start) if by_start else pa.array(start, mask=dead),
             "end": pa.array(end, mask=dead | (end == INFINITY)),
