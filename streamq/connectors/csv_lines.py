@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -11,7 +11,19 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from streamq.connectors.file_formats import Options, Share
-from streamq.connectors.lines import BOM, LineFormat, Lines, Parsed, typed_columns
+from streamq.connectors.lines import (
+    BACKSLASH,
+    BOM,
+    NEWLINE,
+    QUOTE,
+    RETURN,
+    LineFormat,
+    Lines,
+    Parsed,
+    is_utf8,
+    telling,
+    typed_columns,
+)
 from streamq.connectors.text_values import JAVA_BLANKS, Unclear
 from streamq.plan.schema import Field
 
@@ -39,27 +51,35 @@ class Csv(LineFormat):
             yield lines.part(int(has_header), len(lines))
             has_header &= not len(lines)
 
-    def parsed_by_arrow(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed | None:
-        data, separator, is_doubled = lines.piece, _separator(options), _escape(options) == '"'
-        if b'"' in data and b'"' in re.sub(_plain_quotes(separator, is_doubled), b"", data):
+    def parsed_by_arrow(
+        self, lines: Lines, columns: Sequence[Field], options: Options, unread: Collection[str]
+    ) -> Parsed | None:
+        data, separator = lines.piece, _separator(options)
+        if data.startswith(BOM) or not is_utf8(data) or not has_plain_quotes(lines, separator, _escape(options) == '"'):
             return None
-        if data.startswith(BOM):
-            return None
-        names = [column.name for column in columns]
+        needed = telling(columns, unread)
+        names = [column.name for column in needed]
         try:
             table = arrow_csv.read_csv(
                 pa.py_buffer(data),
-                arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(data) + 1),
+                arrow_csv.ReadOptions(
+                    use_threads=False, column_names=[column.name for column in columns], block_size=len(data) + 1
+                ),
                 arrow_csv.ParseOptions(delimiter=separator),
                 arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+                    column_types=dict.fromkeys(names, pa.string()),
+                    include_columns=names,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    check_utf8=False,
                 ),
             )
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(lines):
             return None
-        return typed_columns([column.combine_chunks() for column in table.columns], columns, np.zeros(len(lines), bool))
+        texts = [column.combine_chunks() for column in table.columns]
+        return typed_columns(texts, needed, np.zeros(len(lines), bool))
 
     def parsed_by_line(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed:
         separator, is_doubled = _separator(options), _escape(options) == '"'
@@ -93,11 +113,31 @@ def _escape(options: Options) -> str:
     return str(options.get("escape", "\\"))
 
 
-def _plain_quotes(separator: str, is_doubled: bool) -> bytes:
-    """Return the pattern of fields within quotes that Arrow reads as Spark does."""
-    between = re.escape(separator).encode() + rb"\r\n"
-    inside = rb'(?:[^"\r\n]|"")*' if is_doubled else rb'[^"\\\r\n]*'
-    return rb'(?<![^%b])"%b"(?![^%b])' % (between, inside, between)
+def has_plain_quotes(lines: Lines, separator: str, is_doubled: bool) -> bool:
+    """Return True if Arrow reads the quotes in lines as Spark does: each field is within two, or has none.
+
+    Between two there is no line break and no backslash. ``is_doubled``: backslashes are characters like others, and two quotes
+    within quotes are one; they are then taken for the end of a text and the beginning of another one.
+    """
+    codes = np.frombuffer(lines.data, np.uint8)
+    begin, end = int(lines.begins[0]), int(lines.ends[-1])
+    quotes = np.flatnonzero(codes[begin:end] == QUOTE) + begin
+    if not len(quotes):
+        return True
+    if len(quotes) % 2 or (np.searchsorted(quotes, lines.begins) % 2).any():
+        return False
+    opens, closes = quotes[::2], quotes[1::2]
+    is_between = np.isin(np.arange(256), [*separator.encode(), NEWLINE, RETURN])
+    before = (opens == begin) | is_between[codes[opens - 1]]
+    after = is_between[codes[np.minimum(closes + 1, end - 1)]] | (closes == end - 1)
+    if is_doubled:
+        is_next = closes[:-1] + 1 == opens[1:]
+        before[1:] |= is_next
+        after[:-1] |= is_next
+    elif b"\\" in lines.piece:
+        slashes = np.flatnonzero(codes[begin:end] == BACKSLASH) + begin
+        after[0] &= not (np.searchsorted(quotes, slashes) % 2).any()
+    return bool(before.all() and after.all())
 
 
 def csv_fields(line: str, separator: str, is_doubled: bool) -> list[str]:

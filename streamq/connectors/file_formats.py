@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
@@ -59,11 +59,17 @@ class FileFormat(ABC):
 
     @abstractmethod
     def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+        self,
+        file: IO[bytes],
+        columns: Sequence[Field],
+        options: Options,
+        share: Share = WHOLE,
+        unread: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         """Yield the rows of a share of a file with these columns, in their Arrow types, and the marks.
 
-        A column that the file lacks is NULL. Raises Unclear, and of a damaged file what Arrow raises.
+        A column that the file lacks is NULL; one that is ``unread`` is left out, once it is known which rows are malformed.
+        Raises Unclear, and of a damaged file what Arrow raises.
         """
 
 
@@ -86,7 +92,12 @@ class ColumnFormat(FileFormat):
         """Yield the rows of a share of a file, with the columns of these names."""
 
     def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+        self,
+        file: IO[bytes],
+        columns: Sequence[Field],
+        options: Options,
+        share: Share = WHOLE,
+        unread: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         source = self.source(file)
         stored = {field.name.lower(): field for field in self.stored(source)}

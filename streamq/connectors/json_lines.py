@@ -5,16 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 from pyspark.sql import types as t
 
-from streamq.connectors.file_formats import Options
-from streamq.connectors.lines import BRACE, BRACE_END, NEWLINE, RETURN, LineFormat, Lines, Parsed, typed_columns
+from streamq.connectors.file_formats import WHOLE, Options, Share
+from streamq.connectors.lines import (
+    BRACE,
+    BRACE_END,
+    NEWLINE,
+    RETURN,
+    LineFormat,
+    Lines,
+    Parsed,
+    is_utf8,
+    telling,
+    typed_columns,
+)
 from streamq.connectors.messages import as_read
 from streamq.connectors.text_values import Unclear, text_value
 from streamq.plan.schema import Field
@@ -37,7 +48,20 @@ class JsonLines(LineFormat):
     has_lists = True
     blanks = b" \t\r\n"
 
-    def parsed_by_arrow(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed | None:
+    def parts(
+        self,
+        file: IO[bytes],
+        columns: Sequence[Field],
+        options: Options,
+        share: Share = WHOLE,
+        unread: Collection[str] = (),
+    ) -> Iterator[pa.Table]:
+        # the others are members that no column has
+        yield from super().parts(file, telling(columns, unread), options, share, unread)
+
+    def parsed_by_arrow(
+        self, lines: Lines, columns: Sequence[Field], options: Options, unread: Collection[str]
+    ) -> Parsed | None:
         codes = np.frombuffer(lines.data, np.uint8)
         last = lines.ends - 1
         last = last - (codes[last] == NEWLINE)
@@ -46,16 +70,18 @@ class JsonLines(LineFormat):
         if not (codes[lines.begins] == BRACE).all() or not (codes[last] == BRACE_END).all():
             return None
         data = lines.piece
+        if not is_utf8(data):
+            return None
         # Arrow takes a day for a number, and reads a time with a zone as one without
         is_time = [isinstance(c.type, t.DateType | t.TimestampType | t.TimestampNTZType) for c in columns]
         if any(any(map(_is_time, _parts(c.type))) for c, own in zip(columns, is_time, strict=True) if not own):
             return None
-        if (b"Inf" in data or b"-NaN" in data) and NO_NUMBER.search(data):
+        # a single character is found sooner than several
+        if (b"I" in data or b"N" in data) and (b"Inf" in data or b"-NaN" in data) and NO_NUMBER.search(data):
             return None
         kinds = {c.name: arrow_type(c.type) for c in columns}
         read = {c.name: pa.string() if own else as_read(kinds[c.name]) for c, own in zip(columns, is_time, strict=True)}
         try:
-            pa.array([data], pa.large_binary()).cast(pa.large_string())
             table = arrow_json.read_json(
                 pa.py_buffer(data),
                 arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),

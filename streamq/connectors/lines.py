@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, ClassVar
 
@@ -41,7 +41,7 @@ OUT_OF_ARROW = re.compile(r"\.(snappy|deflate|lzo|xz|br)$")
 
 BOM = b"\xef\xbb\xbf"
 
-NEWLINE, RETURN, BRACE, BRACE_END, BLANK = b"\n\r{} "
+NEWLINE, RETURN, BRACE, BRACE_END, BLANK, QUOTE, BACKSLASH = b'\n\r{} "\\'
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,18 @@ def _line_begins(data: bytes) -> np.ndarray:
     return np.insert(begins, 0, 0)
 
 
+def is_utf8(data: bytes) -> bool:
+    """Return True if a text is in UTF-8."""
+    if data.isascii():
+        return True
+    offsets = pa.py_buffer(np.array([0, len(data)]))
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 Parsed = tuple[pa.Table, Mask]
 """The rows of lines, with the columns in order, and a mask of malformed ones."""
 
@@ -152,7 +164,12 @@ class LineFormat(FileFormat):
         return system.open_input_file(path) if self.can_share(path) else system.open_input_stream(path)
 
     def parts(
-        self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share = WHOLE
+        self,
+        file: IO[bytes],
+        columns: Sequence[Field],
+        options: Options,
+        share: Share = WHOLE,
+        unread: Collection[str] = (),
     ) -> Iterator[pa.Table]:
         if not columns:
             raise Unclear("lines without a column to read")
@@ -160,25 +177,34 @@ class LineFormat(FileFormat):
             waiting = [lines] if len(lines) else []
             while waiting:
                 block = waiting.pop()
-                parsed = self.parsed_by_arrow(block, columns, options)
+                parsed = self.parsed_by_arrow(block, columns, options, unread)
                 if parsed is None and len(block) > FEW:
                     half = len(block) // 2
                     waiting += [block.part(half, len(block)), block.part(0, half)]
                     continue
                 rows, is_wrong = parsed or self.parsed_by_line(block, columns, options)
-                yield with_marks(rows, is_wrong, block)
+                rows = with_marks(rows, is_wrong, block)
+                yield rows.drop_columns([name for name in rows.column_names if name in unread])
 
     def lines(self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share) -> Iterator[Lines]:
         """Yield the lines of a share that are rows with these columns."""
         return lines_of(file, share, self.blanks)
 
     @abstractmethod
-    def parsed_by_arrow(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed | None:
-        """Return the rows of lines; None if Arrow does not read each as Spark does."""
+    def parsed_by_arrow(
+        self, lines: Lines, columns: Sequence[Field], options: Options, unread: Collection[str]
+    ) -> Parsed | None:
+        """Return the rows of lines, without some unread columns; None if Arrow does not read each as Spark does."""
 
     @abstractmethod
     def parsed_by_line(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed:
         """Return the rows of lines; raise Unclear for one that Spark reads by rules of its own."""
+
+
+def telling(columns: Sequence[Field], unread: Collection[str]) -> list[Field]:
+    """Return the columns, one at least, that are read, or tell whether a row is malformed: any text is one of UTF-8."""
+    needed = [c for c in columns if c.name not in unread or not isinstance(c.type, t.StringType)]
+    return needed or list(columns[:1])
 
 
 def with_marks(rows: pa.Table, is_wrong: Mask, lines: Lines) -> pa.Table:

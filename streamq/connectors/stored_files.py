@@ -109,8 +109,9 @@ class FileReader:
         """
         divided = texts_in_folders(path, self.depth)
         inside = [field for field in self.parsed if field.name.lower() not in divided]
+        unread = {field.name for field in self.parsed} - {field.name for field in self.columns}
         with self.kind.opened(system, path) as data:
-            for rows in self.kind.parts(data, inside, self.options, share):
+            for rows in self.kind.parts(data, inside, self.options, share, unread):
                 for field in self.columns:
                     if field.name.lower() in divided:
                         value = folder_value(divided[field.name.lower()], field, rows.num_rows)

@@ -13,6 +13,7 @@ import pytest
 
 import streamq as sq
 from streamq.connectors import lines as lines_room
+from streamq.connectors.csv_lines import has_plain_quotes
 from streamq.connectors.lines import LineFormat, Lines, lines_of
 from streamq.connectors.stored_files import FORMATS
 from streamq.connectors.text_values import Unclear
@@ -62,6 +63,46 @@ def test_a_file_is_the_same_rows_however_it_is_cut(name: str, seed: int, monkeyp
                         assert bad is None or data[offset:].startswith(bad)
             assert rows == alone
     assert 20 < sum("'_malformed': None" in row for row in alone) < len(alone) - 20
+
+
+@pytest.mark.parametrize("name", ["csv", "json"])
+def test_columns_that_are_not_read_change_no_others(name: str) -> None:
+    """What a query does not read is left out, and still makes a line malformed."""
+    kind = FORMATS[name]
+    assert isinstance(kind, LineFormat)
+    clear = [line for line in hostile_lines(name, 9, 200) if is_clear(kind, line)]
+    data = b"\n".join(line for line in clear for _ in range(2))
+    whole = pa.concat_tables(kind.parts(io.BytesIO(data), COLUMNS, {}))
+    for unread in ({"s"}, {"x", "t"}, {"s", "n"}, {column.name for column in COLUMNS}):
+        rows = pa.concat_tables(kind.parts(io.BytesIO(data), COLUMNS, {}, unread=unread))
+        assert shown(rows) == shown(whole.drop_columns([*unread]))
+
+
+@pytest.mark.parametrize("name", ["csv", "json"])
+def test_a_text_that_is_not_read_is_of_utf_8(name: str) -> None:
+    kind = FORMATS[name]
+    columns = (COLUMNS[0], COLUMNS[5])
+    good, bad = (b"1,a\n", b"2,\xff\n") if name == "csv" else (b'{"i": 1, "s": "a"}\n', b'{"i": 2, "s": "\xff"}\n')
+    data = good * 900 + bad + good * 900
+    rows = pa.concat_tables(kind.parts(io.BytesIO(data), columns, {}, unread={"s"}))
+    assert rows.column("i").to_pylist() == [1] * 900 + [None] + [1] * 900
+    assert rows.column("_malformed").drop_null().to_pylist() == [bad.strip()]
+
+
+def test_quotes_that_arrow_reads_as_spark_does() -> None:
+    def is_plain(text: bytes, is_doubled: bool = False) -> bool:
+        (lines,) = lines_of(io.BytesIO(text), (0, 1), b" \n\r")
+        return has_plain_quotes(lines, ",", is_doubled)
+
+    for text in (b'"a",b\n', b'a,"b,c"', b'"",""\r\n"x"\n', b"a\\,b\n", b'a\\,"b"\n'):
+        assert is_plain(text) and is_plain(text, True)
+    for text in (b'a"b"\n', b'"a"b\n', b'"a" ,b\n', b'"a\nb"\n', b'"a\n \nb"\n', b'"a\n', b'"a"x"b"\n'):
+        assert not is_plain(text) and not is_plain(text, True)
+    # Spark's escape is a backslash, or another quote
+    for text in (b'"a\\",b\n', b'"a\\"",b\n'):
+        assert not is_plain(text)
+    assert is_plain(b'"a ""b""",c\n', True) and not is_plain(b'"a ""b""",c\n')
+    assert is_plain(b'"a\\b"\n', True) and not is_plain(b'"a\\b"\n')
 
 
 def shown(table: pa.Table) -> list[str]:
