@@ -157,12 +157,13 @@ class Parquet(ColumnFormat):
         )
 
     def batches(self, source: pq.ParquetFile, names: Sequence[str], share: Share) -> Iterator[pa.RecordBatch]:
-        groups = list(_range(source.num_row_groups, share))
-        yield from source.iter_batches(PART, row_groups=groups, columns=list(names))
+        # of several groups at once PyArrow keeps the bytes of all until the last is read
+        for group in _range(source.num_row_groups, share):
+            yield from source.iter_batches(PART, row_groups=[group], columns=list(names))
 
 
 PART = 1 << 17
-"""The most rows of a Parquet file that are read at a time, which bounds memory."""
+"""The most rows of a group of a Parquet file that are decoded at a time."""
 
 
 class Orc(ColumnFormat):

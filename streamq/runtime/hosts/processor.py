@@ -37,6 +37,9 @@ ENVELOPE = pa.schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body"
 FLUSH_ROWS = 1 << 18
 """The number of source rows that a map-side task combines at a time: it bounds memory, and hardly adds rows to send."""
 
+FLUSH_BYTES = 32 << 20
+"""The bytes of such rows that it combines at a time even if they are fewer, as rows may be long."""
+
 STATE = "baskets"
 
 
@@ -242,7 +245,7 @@ def split_packer(
 def _source_envelopes(
     packer: Packer, items: Iterable[pa.Table], channels_of: Callable[[pa.Table], Iterable[tuple[int, pa.Table]]]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the envelopes of FLUSH_ROWS items at a time, with the progress that these make, and the rest at the end.
+    """Yield the envelopes of FLUSH_ROWS items or FLUSH_BYTES at a time, with the progress that these make, and of the rest.
 
     ``channels_of`` returns the rows of a table that come to each channel, by its number.
     """
@@ -263,13 +266,14 @@ def _source_envelopes(
             for number, rows in channels_of(table):
                 combined.setdefault(number, []).append(rows)
 
-    held = 0
+    rows = size = 0
     for table in items:
         pending.append(table)
-        held += table.num_rows
-        if held >= FLUSH_ROWS:
+        rows += table.num_rows
+        size += table.nbytes
+        if rows >= FLUSH_ROWS or size >= FLUSH_BYTES:
             flush()
-            held = 0
+            rows = size = 0
             yield from envelope_batches(packer.pack(combined, [], progress))
             combined.clear()
             yield from envelope_batches(envelopes)
