@@ -84,6 +84,7 @@ EVERY: Mapping[str, int] = {
     "spark/test_algebra.py::test_the_host": 12,
     "spark/test_batch.py": 2,
     "spark/test_changed_query.py": 3,
+    "spark/test_changed_results.py": 2,
     "spark/test_clock.py": 4,
     "spark/test_cluster.py": 3,
     "spark/test_coming_from.py": 2,

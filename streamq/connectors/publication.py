@@ -189,10 +189,15 @@ class Publication(Connector):
         return self._kept(self._files.frame(spark), self._now())
 
     def not_split(self) -> str:
-        return "of a changelog Spark tells what its rows are"
+        return self._files.not_split()
 
     def splits(self, spark: SparkSession, columns: Collection[str]) -> Splits:
-        raise AssertionError(self.not_split())
+        files = self._files.splits(spark, columns)
+        if self.start == EARLIEST:
+            return files
+        assert self.since is not None
+        events, read = EventsFrom(self.start, self.since), files.read
+        return replace(files, read=lambda batch: map(events.rows, read(batch)))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         assert self.since is not None

@@ -9,7 +9,7 @@ import atexit
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from streamq.progress_policies import PartitionCtis
 from streamq.run.batch.answers import as_frames, default_buckets, is_dataframe, is_unlimited
 from streamq.run.failure import spark_errors
 from streamq.run.pacing import Pacer, hops_of
+from streamq.run.publication_sink import PublicationSink
 from streamq.run.run_options import ADAPTIVE, BY_MICRO_BATCH, UNTIL_NO_INPUT_IS_LEFT, RunOptions, Trigger, trigger_of
 from streamq.run.session.findings import check_sink_functions, master_of, session_of
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
@@ -93,8 +94,8 @@ class PreparedStream:
     Workers read the rows of ``splits``, by a source's table, and not its DataFrame. ``spark_reads`` has the reasons
     why Spark reads others.
 
-    ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new. ``clock``
-    gives the time of day, if a source follows it.
+    ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new, and
+    ``begun`` the one that they go on from, None before any input. ``clock`` gives the time of day, if a source follows it.
     """
 
     options: RunOptions
@@ -103,6 +104,7 @@ class PreparedStream:
     program: StagedPlan
     identity: Identity
     stored: Identity | OtherLayout | None
+    begun: Identity | None
     tables: Mapping[str, DataFrame]
     splits: Mapping[str, Splits]
     spark_reads: Mapping[str, str]
@@ -131,7 +133,7 @@ class PreparedStream:
     def outputs(self) -> list[tuple[ResultColumns, Sink]]:
         """The columns that each sink takes, in the order of the results; last the folder that several results share.
 
-        Raises PlanError for results that cannot share it.
+        The sinks are as they write in a run on the checkpoint. Raises PlanError for results that cannot share the folder.
         """
         program, requests = self.program, self.options.results
         packed = program.packs_results
@@ -149,7 +151,16 @@ class PreparedStream:
                 ((name, result),) = divided.items()
                 columns = result_columns(result, packed=False, division=name)
             outputs.append((columns, DividedFolder(self.options.folder)))
-        return outputs
+        checkpoint = self.options.checkpoint
+        return outputs if checkpoint is None else [(c, sink.placed(c, checkpoint)) for c, sink in outputs]
+
+    @property
+    def is_outdated(self) -> bool:
+        """True if a micro-batch has come since on the checkpoint that has changed what queries go on from."""
+        assert self.options.checkpoint is not None
+        checkpoint = Checkpoint(self.spark, self.options.checkpoint)
+        stored = checkpoint.stored()
+        return stored != self.stored or (self.begun is None and isinstance(stored, Identity) and checkpoint.has_begun())
 
     @property
     def reads_all_at_once(self) -> bool:
@@ -179,8 +190,7 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
-        options, rows = self.prepared.options, self._counted_rows()
-        outputs = [(columns, sink.placed(columns, self.checkpoint.path)) for columns, sink in self.prepared.outputs]
+        options, rows, outputs = self.prepared.options, self._counted_rows(), self.prepared.outputs
         if self.is_split:
             folder = options.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
@@ -260,6 +270,7 @@ def prepare(options: RunOptions, clock: ClockRows = ticking_clock) -> PreparedSt
         program=program,
         identity=identity,
         stored=stored,
+        begun=begun,
         tables=_input_frames(spark, options, plan, tables),
         splits=splits,
         spark_reads=spark_reads,
@@ -398,7 +409,7 @@ def start_run(options: RunOptions) -> Run:
     options.check()
     path = options.checkpoint or temporary_folder("streamq-checkpoint-")
     refuse_second_run(path)
-    launch, claim = claimed(replace(options, checkpoint=path))
+    launch, claim = claimed(fitted(replace(options, checkpoint=path)))
     from streamq.run.running import Run
 
     run = Run(launch, claim, is_attended=options.checkpoint is not None)
@@ -408,49 +419,61 @@ def start_run(options: RunOptions) -> Run:
     return run
 
 
-def check_change(options: RunOptions, verb: str) -> None:
-    """Raise the error of results that a run on its checkpoint cannot go on with, and of arguments that do not go together."""
-    options.check()
-    prepared = prepare(options)
-    _ = prepared.outputs
-    if isinstance(prepared.stored, Identity):
-        fit_to_state(prepared.stored, prepared.identity).check(verb)
-
-
-def claimed(options: RunOptions) -> tuple[Launch, Claim]:
-    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim."""
-    assert options.checkpoint is not None
-    trigger = trigger_of(options.trigger)
+def fitted(options: RunOptions) -> PreparedStream:
+    """Prepare queries, and what their rows go into; raise the error of what does not fit that, or the checkpoint, as it is."""
     prepared = prepare(options)
     if options.trigger == ADAPTIVE and master_of(prepared.spark).startswith("sc://"):
         wrong, reason = "trigger='adaptive' does not go through Spark Connect", "the server runs the micro-batches"
         raise PlanError(options.verb, wrong, reason, "Give a duration, as '10 seconds', or leave the trigger out.")
     if options.calls_python:
         check_sink_functions(prepared.spark, options.verb)
-    checkpoint = Checkpoint(prepared.spark, options.checkpoint)
-    # results that cannot share a folder, or do not fit a table, are refused before the checkpoint is claimed
     for columns, sink in prepared.outputs:
         sink.create(columns, options.verb)
-    stored = prepared.stored
-    forms = options.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    if prepared.begun is not None:
+        fit = fit_to_state(prepared.begun, prepared.identity)
+        fit.check(options.verb)
+        _check_publications(prepared, prepared.begun, fit.new_results)
+    return prepared
+
+
+def _check_publications(prepared: PreparedStream, before: Identity, new_results: Collection[int]) -> None:
+    """Raise CheckpointError for what would be published from now on if it may take back rows that come before that."""
+    is_strong, known = prepared.program.options.level.block is None, dict(before.folders)
+    for number, (request, sink) in enumerate(zip(prepared.options.results, prepared.options.sinks, strict=True)):
+        begins = number in new_results or any(folder_name(folder) not in known for folder in sink.folders)
+        traits, operators = request.query.plan.traits, prepared.identity.results[number].operators
+        takes_back = not is_strong or traits.retracts or traits.moves_ends
+        shared = [o.title for o in before.operators if o.name in operators]
+        if isinstance(sink, PublicationSink) and begins and takes_back and shared:
+            wrong = f"{request.division!r} would take back rows that are not published"
+            hint = "Publish it in a run of its own, over sq.subscribe(...) of what this one publishes, or on a new checkpoint."
+            raise CheckpointError(prepared.options.verb, wrong, f"{shared[0]} has sent some", hint)
+
+
+def claimed(prepared: PreparedStream) -> tuple[Launch, Claim]:
+    """Claim the checkpoint for queries; return what starts them, and the claim."""
+    options, stored = prepared.options, prepared.stored
+    assert options.checkpoint is not None
+    trigger, checkpoint = trigger_of(options.trigger), Checkpoint(prepared.spark, options.checkpoint)
+    before = dict(stored.folders) if isinstance(stored, Identity) else {}
+    forms = options.folder_forms(tuple(before.items()), checkpoint)
     is_split = options.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms)
-    if is_split and not all(sink.takes_micro_batches for sink in options.sinks):
-        wrong, observed = "a publication begins with its checkpoint", "this one has micro-batches that are not in it"
-        raise CheckpointError(options.verb, wrong, observed, "Use a new checkpoint.")
-    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
-    for sink in options.sinks if claim.has_begun else ():
-        sink.check_begun(options.verb)
+    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored, options.verb)
+    for _, sink in prepared.outputs:
+        has_rows = claim.has_begun and any(folder_name(folder) in before for folder in sink.folders)
+        sink.begin(options.verb, has_rows=has_rows)
     for number in claim.new_results:
         # their operators with state have not seen the rows before
         wrong = f"result {number + 1} begins where the checkpoint stands"
-        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
+        warn(sentence(options.verb, f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
     if claim.is_ending:
         if not (claim.has_begun or prepared.reads_all_at_once):
             wrong, observed = (
                 "the checkpoint's input was to end in the first micro-batch",
                 "the sources may have several",
             )
-            raise CheckpointError("run", wrong, observed, "Use a new checkpoint: nothing has been read here.")
+            hint = "Use a new checkpoint: nothing has been read here."
+            raise CheckpointError(options.verb, wrong, observed, hint)
         # at most one micro-batch remains, with the rows that the end of the input makes final
         trigger = UNTIL_NO_INPUT_IS_LEFT
     elif claim.is_new and options.finish and prepared.reads_all_at_once:

@@ -26,7 +26,7 @@ from streamq.time import TIMESTAMP, Duration, ticks
 class ResultRequest:
     """A result that a user requests: the query, the form of its output, with CTIs or stamps or without, and the sink.
 
-    ``division``: the name by which a folder of several results is divided. ``key``: that of latest rows; (): that of the groups.
+    ``division``: its name, by which a folder of several results is divided. ``key``: that of latest rows; (): that of the groups.
     """
 
     query: Verbs

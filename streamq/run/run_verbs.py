@@ -16,7 +16,7 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream
 from streamq.policies import Consistency
 from streamq.run.publication_sink import publication_sink
-from streamq.run.run_options import ADAPTIVE, ResultRequest, RunOptions, split_sink
+from streamq.run.run_options import ResultRequest, RunOptions, split_sink
 from streamq.run.sink_arguments import SinkArgument
 from streamq.time import Duration
 
@@ -159,18 +159,30 @@ def result(
     ctis: bool = False,
     stamped: bool = False,
     key: str | Sequence[str] = (),
+    store: str | None = None,
 ) -> ResultRequest:
     """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
     ``sink``, ``output``, ``key``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and
-    formats other than those of files with a path are no sinks here: sq.merge_into writes a table of Delta's. ``name``: the value
-    of the column ``result`` in the folder that ``run_all(..., folder=)`` writes. Raises PlanError for an object that is not a
-    stream, an illegal sink, and an output that the query cannot have.
+    formats other than those of files with a path are no sinks here: sq.merge_into writes a table of Delta's. ``name``: the
+    result's, for :meth:`Run.table` and :meth:`Run.remove`, and the value of the column ``result`` in the folder that
+    ``run_all(..., folder=)`` writes. ``store``: the folder in which the result is published by its name, as by :func:`publish`: a
+    changelog with CTIs, without another sink. Raises PlanError for an object that is not a stream, an illegal sink or name, and
+    an output that the query cannot have.
     """
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
-    split_sink(sink, "result")
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis, stamped=stamped, division=name, key=key)
+    if store is not None:
+        if sink is not None or output not in ("final", "changelog") or stamped or key:
+            wrong, hint = (
+                "a result with a store is a changelog with CTIs there",
+                "Leave out sink, output, stamped and key.",
+            )
+            raise PlanError("result", wrong, f"found store={store!r} with others", hint)
+        output, ctis = "changelog", True
+    place = sink if store is None else publication_sink(query.plan.schema, name, store, "result")
+    split_sink(place, "result")
+    request = ResultRequest(query=query, sink=place, output=output, ctis=ctis, stamped=stamped, division=name, key=key)
     request.egress("result")
     return request
 
@@ -245,11 +257,12 @@ def publish(
 
     The folder ``name`` in ``store`` gets its changelog, with CTIs and the end of the stream, as Parquet files, and a description
     of its columns. So a query over it has the answer that both queries would have as one. ``store`` is a path, or a URL that
-    Arrow knows. The other arguments are those of :meth:`Stream.run`; the trigger "adaptive" is not allowed.
+    Arrow knows. The other arguments are those of :meth:`Stream.run`.
 
-    A name belongs to one checkpoint, and its columns stay; a changed query goes on under it as on any checkpoint. Raises
-    CheckpointError if another run publishes under the name, if the columns are others, and if the checkpoint has micro-batches
-    that are not in the folder; and what :meth:`Stream.run` raises. (docs/composition.md.)
+    It is :func:`run_all` of one result: of several, ``sq.result(query, name=..., store=...)`` publishes each. A name belongs to
+    one checkpoint, and its columns stay; a changed query goes on under it as on any checkpoint. Raises CheckpointError if another
+    run publishes under the name, if the columns are others, and for a query that might take back rows that the checkpoint has
+    sent and not published; and what :meth:`Stream.run` raises. (docs/composition.md.)
 
     ::
 
@@ -260,13 +273,9 @@ def publish(
 
     if not isinstance(query, Verbs):
         not_a_stream("publish", query)
-    if trigger == ADAPTIVE:
-        reason = "readers of a publication need each row once, by Spark's log"
-        hint = "Give a duration, as '10 seconds', or leave the trigger out."
-        raise PlanError("publish", "trigger='adaptive' writes a folder a micro-batch", reason, hint)
-    sink = publication_sink(query.plan.schema, name, store, checkpoint)
-    request = ResultRequest(query=query, output="changelog", ctis=True, sink=sink)
-    return start_run(RunOptions.from_call("publish", locals(), [request]))
+    sink = publication_sink(query.plan.schema, name, store, "publish")
+    request = ResultRequest(query=query, output="changelog", ctis=True, sink=sink, division=name)
+    return start_run(replace(RunOptions.from_call("publish", locals(), [request]), together=True))
 
 
 @check_keywords

@@ -20,7 +20,7 @@ from streamq.compiler.explain_graphs import Measurements
 from streamq.errors import PlanError, counted, kind_of, users_line
 from streamq.plan.node import named_after
 from streamq.run.failure import REPORT, is_slow_worker, spark_errors, translated
-from streamq.run.prepared_stream import Launch, check_change, claimed
+from streamq.run.prepared_stream import Launch, claimed, fitted
 from streamq.run.run_options import ResultRequest
 from streamq.run.samples import (
     LOOK_EVERY,
@@ -213,7 +213,7 @@ class Run:
         self._over = self._over or "stop was called on it"
 
     def add(self, result: ResultRequest) -> None:
-        """Compute one more result from the next micro-batch on: that of :func:`result`, in a run of :func:`run_all`.
+        """Compute one more result, :func:`result`, from the next micro-batch on, in a run of :func:`run_all` or ``publish``.
 
         The run stops, and starts again on its checkpoint as a query that has changed (docs/operations.md): parts that the
         result shares with others have seen the rows before, its own operators begin where the checkpoint stands. A micro-batch
@@ -261,17 +261,19 @@ class Run:
             raise PlanError(verb, "the run is of a single query", "", hint)
         if self._over or not self.query.isActive:
             raise _run_is_over(verb, self._over)
-        options = replace(self._options, results=results)
+        options = replace(self._options, results=results, verb=verb)
         with spark_errors(verb, "Spark does not start the query"):
-            check_change(options, verb)
+            options.check()
+            prepared = fitted(options)
             self._pause()
             try:
-                launch, claim = claimed(options)
+                if prepared.is_outdated:
+                    prepared = fitted(options)
+                begun = claimed(prepared)
             except Exception:
-                launch, claim = claimed(self._options)
-                self._begin(launch, claim)
+                self._begin(*claimed(fitted(self._options)))
                 raise
-            self._begin(launch, claim)
+            self._begin(*begun)
 
     def _pause(self) -> None:
         """Stop the query and those who watch it, so that it can start again."""

@@ -76,9 +76,12 @@ class Sink(ABC):
         """Create what a result's rows are written into, unless it is there; raise PlanError if that does not fit them."""
         del columns, verb
 
-    def check_begun(self, verb: str) -> None:
-        """Raise CheckpointError if rows are gone that an earlier run on the checkpoint has written, and readers need them."""
-        del verb
+    def begin(self, verb: str, *, has_rows: bool) -> None:
+        """Begin to write in a run that has its checkpoint; ``has_rows``: earlier runs on it may have written there.
+
+        Raises CheckpointError if their rows are gone, and readers need them.
+        """
+        del verb, has_rows
 
     def newest_rows(self, spark: SparkSession, name: str | None, number: int, most: int) -> Sequence[Row] | None:
         """Return the newest rows of the sink, ``most`` at most; None if they cannot be read back cheaply.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
+from string import ascii_lowercase, ascii_uppercase
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, GroupedData, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, TimestampType
+from pyspark.sql.types import DataType, StringType, TimestampType
 
 from streamq.choices import Invalid
 from streamq.connectors.kafka import EARLIEST
 from streamq.connectors.publication import publication
 from streamq.connectors.stored_files import AT_ONCE, bytes_of
 from streamq.errors import PlanError, TypeMismatch, check_keywords
-from streamq.functions.text import LOWER
+from streamq.functions.built_in import STRING, BuiltIn, cast_operand, types_accepted
 from streamq.operators.input_table import Rows, input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
@@ -45,6 +46,7 @@ from streamq.operators.source_arguments import (
 )
 from streamq.plan.expr import Call, Case, Col, Lit
 from streamq.plan.footprint import Footprint
+from streamq.plan.function import ArrowForm
 from streamq.plan.lowering import orderable
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, check_key, quote
@@ -59,6 +61,23 @@ from streamq.time import INFINITY, TIMESTAMP, instant_ticks, show_ticks
 AS_SENT = "it says when a row was sent, and is no part of an event"
 """The role of the column that stamps rows."""
 
+
+@dataclass(frozen=True, eq=False)
+class PlainCase(BuiltIn):
+    """Spark's ``translate`` of A to Z into a to z: no other letter is one of a kind's, and Arrow knows these as Spark does."""
+
+    def is_exact(self, operands: Sequence[DataType], result: DataType) -> bool:
+        return True
+
+
+TRANSLATE = PlainCase(
+    "translate",
+    result=StringType(),
+    arrow=ArrowForm(
+        types_accepted(STRING, STRING, STRING), lambda operands, kind: pc.ascii_lower(cast_operand(operands[0], kind))
+    ),
+    total=True,
+)
 
 _UNMATCHED = RefusedRows.single("__w < 0", "a retraction that matches nothing")
 
@@ -148,7 +167,7 @@ class Physical(Source):
             () if self.sent is None else (RowRefusal(Col(self.sent).is_null(), Lit("no instant at which it was sent")),)
         )
         return (
-            ItemColumn(KIND, Call(LOWER, (Col(self.kind),))),
+            ItemColumn(KIND, Call(TRANSLATE, (Col(self.kind), Lit(ascii_uppercase), Lit(ascii_lowercase)))),
             TickColumn(LE, self.start),
             ItemColumn(LE, Case((is_end, Lit(INFINITY), Col(LE)))),
             ItemColumn(KIND, Case((is_end, Lit(CTI), Col(KIND)))),

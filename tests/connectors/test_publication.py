@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import streamq as sq
+from streamq.compiler.results import ResultColumns
 from streamq.connectors.publication import Description, EventsFrom, publication
 from streamq.errors import CheckpointError, PlanError, SourceError
 from streamq.run.publication_sink import publication_sink
@@ -135,13 +136,18 @@ def test_a_name_belongs_to_one_run(tmp_path: Path) -> None:
     """Its checkpoint and its columns stay."""
     described(tmp_path)
     one = sq.events([(1, 2, {"k": "a"})])
-    sink = publication_sink(one.schema, "q", str(tmp_path), "/cp")
-    assert sink.description.id == "1"
+
+    def create(query: sq.Stream, checkpoint: str = "/cp") -> None:
+        columns = ResultColumns(title="result 1", condition="", source_columns=(), columns=())
+        sink = publication_sink(query.schema, "q", str(tmp_path), "publish").placed(columns, checkpoint)
+        sink.create(columns, "publish")
+
+    create(one)
     with pytest.raises(CheckpointError, match="'q' is published by another run; its checkpoint is /cp"):
-        publication_sink(one.schema, "q", str(tmp_path), "/other")
+        create(one, "/other")
     for other in (one.rename({"k": "l"}), one.to_points(), one.select(k=1)):
         with pytest.raises(CheckpointError, match="'q' has other columns, or .*; it has k string; interval on integer"):
-            publication_sink(other.schema, "q", str(tmp_path), "/cp")
+            create(other)
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError, SourceError
+from streamq.run.publication_sink import publication_sink
 from streamq.testing.history import assert_same_history
 from tests.spark.replay import folded, rows
 
@@ -60,6 +61,7 @@ def test_two_queries_are_one(spark: SparkSession, tmp_path: Path, level: str) ->
             first.process_all_available()
             with sq.publish(busy(store.subscribed()), "busy", consistency=level, **out) as second:
                 second.process_all_available()
+                assert "read by Spark" not in second.explanation("physical")
                 if number == 2:
                     first.finish()
                     second.process_all_available()
@@ -100,8 +102,6 @@ def test_a_name_is_a_stream_of_its_own(spark: SparkSession, tmp_path: Path) -> N
     store.send(TRIPS[0])
     with pytest.raises(SourceError, match="no publication 'per_zone'"):
         store.subscribed()
-    with pytest.raises(PlanError, match="publish: trigger='adaptive' writes a folder a micro-batch"):
-        store.publish(trigger="adaptive")
     store.publish(trigger="available_now")
     reader = busy(store.subscribed())
     how = {"checkpoint": str(tmp_path / "cp of reader"), "buckets": 2, "trigger": "available_now"}
@@ -125,5 +125,63 @@ def test_a_name_is_a_stream_of_its_own(spark: SparkSession, tmp_path: Path) -> N
         busy(store.subscribed()).run(**how)
     plain = {"checkpoint": str(tmp_path / "cp plain"), "buckets": 2, "trigger": "available_now"}
     store.per_zone().run(output="changelog", ctis=True, **plain)
-    with pytest.raises(CheckpointError, match="a publication begins with its checkpoint"):
+    with pytest.raises(
+        CheckpointError, match="publish: 'late' would take back rows that are not published; hopping .* some"
+    ):
         sq.publish(store.per_zone(), "late", store=str(tmp_path / "queries"), **plain)
+
+
+def test_one_run_publishes_several(spark: SparkSession, tmp_path: Path) -> None:
+    """One scan feeds them, and a folder; one more begins where the run stands, what is removed stays, and the end is in all."""
+    store, queries = Store(spark, tmp_path), str(tmp_path / "queries")
+    store.send([*TRIPS[0], *TRIPS[1]])
+    per_zone = store.per_zone()
+    results = [
+        sq.result(per_zone, name="per_zone", store=queries),
+        sq.result(per_zone.where(sq.col("n") > 1), name="several", store=queries),
+        sq.result(per_zone, name="rows", sink=str(tmp_path / "rows")),
+    ]
+    how: dict[str, Any] = {"checkpoint": str(tmp_path / "cp"), "buckets": 2, "late_sink": str(tmp_path / "late")}
+    with sq.run_all(results, consistency="strong", **how) as run:
+        run.process_all_available()
+        assert len(run.metrics["sources"]) == 1
+        before = rows(run.table("per_zone"))
+        assert before == rows(run.table("rows")) == rows(per_zone.to_df().where("end <= 22"))
+        run.add(sq.result(per_zone.where(sq.col("v") > 2), name="large", store=queries))
+        store.send([(31, "b", 1)])
+        run.process_all_available()
+        several = sq.subscribe("several", store=queries).to_arrow()
+        run.remove("several")
+        store.send(TRIPS[2])
+        run.finish()
+    assert_same_history(store.subscribed().to_arrow(), per_zone.to_df().toArrow())
+    assert_same_history(sq.subscribe("several", store=queries).to_arrow(), several)
+    assert several.num_rows
+    expected = per_zone.to_df().where("v > 2")
+    assert 0 < expected.where("start >= 20").count() < expected.count()
+    large = sq.subscribe("large", store=queries)
+    assert_same_history(large.to_arrow(), expected.where("start >= 20").toArrow())
+    run = large.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp out"), trigger="available_now", buckets=2)
+    assert run.metrics["sources"]["large"]["ended"]
+    assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(expected.where("start >= 20"))
+    with pytest.raises(PlanError, match="result: a result with a store is a changelog with CTIs there"):
+        sq.result(per_zone, name="x", store=queries, output="upsert")
+    with pytest.raises(PlanError, match="result: not a name for a publication; found None"):
+        sq.result(per_zone, store=queries)
+
+
+@pytest.mark.parametrize("first", [0, 57])
+def test_the_log_is_as_sparks_own(spark: SparkSession, tmp_path: Path, first: int) -> None:
+    """Whichever micro-batches have rows, Spark reads what is noted, each of them once, by old and by new entries."""
+    one = sq.events([(1, 2, {"k": 0})])
+    sink = publication_sink(one.schema, "q", str(tmp_path / "a b"), "publish")
+    sink.begin("publish", has_rows=False)
+    read = sq.subscribe("q", store=str(tmp_path / "a b"))
+    assert read.to_df().count() == read.to_arrow().num_rows == 0
+    columns = "kind string, k int, start bigint, end bigint, new_end bigint"
+    expected = []
+    for number in (first, first + 1, first + 1, first + 3, first + 29, first + 30):
+        expected += [number] * (number not in expected)
+        sink.write(spark.createDataFrame([("insert", number, 1, 2, None)], columns), number)
+        assert sorted(row.k for row in read.to_df().collect()) == expected
+        assert sorted(read.to_arrow().column("k").to_pylist()) == expected

@@ -231,41 +231,41 @@ class Checkpoint:
         """Return True if a run has read any input."""
         return path_exists(self.spark, f"{self.path}/offsets/*")
 
-    def claim(self, own: Identity, stored: Identity | OtherLayout | None) -> Claim:
+    def claim(self, own: Identity, stored: Identity | OtherLayout | None, verb: str) -> Claim:
         """Mark the checkpoint as this query's, if it is unused or fits; raise CheckpointError if not, and if it has ended.
 
         A checkpoint counts as unused if its runs have read no input, and as another query's if it is a writeStream's. ``stored``
-        is the identity there. New folders must not belong to another checkpoint. In case of an error the checkpoint does not
-        change.
+        is the identity there. New folders must not belong to another checkpoint. In case of an error, worded for ``verb``, the
+        checkpoint does not change.
         """
         if stored is None:
             if path_exists(self.spark, f"{self.path}/streamq/{MIGRATION}"):
                 wrong, hint = "the migration into the checkpoint is not done", "Call sq.migrate again."
-                raise CheckpointError("run", wrong, f"found {self.path}", hint)
+                raise CheckpointError(verb, wrong, f"found {self.path}", hint)
             if path_exists(self.spark, f"{self.path}/metadata"):
                 hint = "Use a new checkpoint, or to_stream() and a writeStream."
                 wrong = "the checkpoint is that of a writeStream"
-                raise CheckpointError("run", wrong, f"found {self.path}", hint)
+                raise CheckpointError(verb, wrong, f"found {self.path}", hint)
             # a run that was interrupted while it marked the checkpoint has done nothing yet
-            return self._claim_new(own)
+            return self._claim_new(own, verb)
         is_ending = self.control.has_end(self.spark)
         is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
         has_begun = (is_same and not is_ending) or self.has_begun()
         if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since
-            return replace(self._claim_new(own), is_ending=is_ending)
+            return replace(self._claim_new(own, verb), is_ending=is_ending)
         if is_ending and read_line(self.spark, self._ended) is not None:
             hint = "Use a new checkpoint, and a new sink."
-            raise CheckpointError("run", "the checkpoint's stream has ended", "finish was called on it", hint)
+            raise CheckpointError(verb, "the checkpoint's stream has ended", "finish was called on it", hint)
         fit = fit_to_state(stored, own)
-        fit.check("run")
+        fit.check(verb)
         assert isinstance(stored, Identity)
         if not is_same or self._last_claim() != stored:
             # another query may have marked the checkpoint since, without a micro-batch of its own
-            self._go_on(own, stored)
+            self._go_on(own, stored, verb)
         return Claim(is_new=False, has_begun=has_begun, is_ending=is_ending, new_results=fit.new_results)
 
-    def _go_on(self, own: Identity, stored: Identity) -> None:
+    def _go_on(self, own: Identity, stored: Identity, verb: str) -> None:
         """Mark the checkpoint as that of a query that goes on from the state of another, or into other folders.
 
         Raises CheckpointError for a new folder that is not empty, and for one with rows of another form. Until a micro-batch is
@@ -274,11 +274,11 @@ class Checkpoint:
         mine = {**dict(self._last_claim().folders), **dict(stored.folders)}
         for folder, form in own.folders:
             if folder not in mine:
-                _refuse_used_sink(self.spark, folder)
+                _refuse_used_sink(self.spark, folder, verb)
             elif mine[folder] != form:
                 wrong = "a sink has rows of another form"
                 observed = f"{folder} has {mine[folder]}, and would get {form}"
-                raise CheckpointError("run", wrong, observed, "Use a new sink.")
+                raise CheckpointError(verb, wrong, observed, "Use a new sink.")
         self.mark(own, stored, self.last_commit())
 
     def _last_claim(self) -> Identity:
@@ -337,15 +337,15 @@ class Checkpoint:
     def _ended(self) -> str:
         return f"{self.path}/streamq/ended"
 
-    def _claim_new(self, own: Identity) -> Claim:
+    def _claim_new(self, own: Identity, verb: str) -> Claim:
         """Mark the checkpoint as this query's; raise CheckpointError, before that, for a sink that is not empty."""
         for folder, _ in own.folders:
-            _refuse_used_sink(self.spark, folder)
+            _refuse_used_sink(self.spark, folder, verb)
         self.mark(own)
         return Claim(is_new=True)
 
 
-def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
+def _refuse_used_sink(spark: SparkSession, sink: str, verb: str) -> None:
     """Raise CheckpointError for a folder with micro-batches, or with files whose names begin with neither dot nor underscore.
 
     If it holds micro-batches of another checkpoint, Spark would skip micro-batches with the same numbers, and folders
@@ -358,6 +358,6 @@ def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
         path = f"{sink}/{trace}"
         if path_exists(spark, path):
             wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
-            raise CheckpointError("run", wrong, f"found {path}", f"Use a new sink, or {hint}.")
+            raise CheckpointError(verb, wrong, f"found {path}", f"Use a new sink, or {hint}.")
     wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
-    raise CheckpointError("run", wrong, f"found some in {sink}", hint)
+    raise CheckpointError(verb, wrong, f"found some in {sink}", hint)
