@@ -10,6 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.connectors.connector import CHANGE_TYPE, COMMITTED
 from streamq.connectors.messages import ValueFormat, row_schema
+from streamq.errors import PlanError
 from streamq.plan.schema import Field
 
 DEBEZIUM = "debezium"
@@ -74,10 +75,23 @@ class DebeziumFormat(ValueFormat):
         return f"{AT} is no instant" if op not in OF_ROWS or change[image] else f"{OP} is {op!r}, and no row {image} it"
 
 
+def rows_of_changes(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the columns of the rows, from those of their changes; raise PlanError if these have no row after a change."""
+    row = next((field.type for field in fields if field.name == AFTER), None)
+    if not isinstance(row, t.StructType):
+        there = f"there are {', '.join(field.name for field in fields)}"
+        raise PlanError("kafka", f"values without {AFTER!r} are no changes of Debezium's", there, "Leave envelope out.")
+    return tuple(Field(field.name, field.dataType) for field in row)
+
+
+def change_columns(row: t.StructType, source: t.StructType) -> t.StructType:
+    """Return the columns of a change of rows with these columns."""
+    kinds = {BEFORE: row, AFTER: row, OP: t.StringType(), AT: t.LongType(), "source": source}
+    return t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
+
+
 def _columns_of_changes(of_row: tuple[Field, ...]) -> tuple[Field, ...]:
     """Return the columns of changes of rows, and the same once more within ``payload``."""
     row = t.StructType([t.StructField(field.name, field.type) for field in of_row])
-    source = t.StructType([t.StructField(AT, t.LongType())])
-    kinds = {BEFORE: row, AFTER: row, OP: t.StringType(), AT: t.LongType(), "source": source}
-    payload = t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
-    return tuple(Field(name, kind) for name, kind in {**kinds, "payload": payload}.items())
+    change = change_columns(row, t.StructType([t.StructField(AT, t.LongType())]))
+    return (*(Field(field.name, field.dataType) for field in change), Field("payload", change))

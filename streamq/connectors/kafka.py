@@ -8,13 +8,21 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import check_word
-from streamq.connectors.connector import Connector, Splits, option_values, schema_text, without_secrets
-from streamq.connectors.envelopes import DEBEZIUM, OF_CHANGES, DebeziumFormat
+from streamq.connectors.connector import (
+    Connector,
+    Splits,
+    option_values,
+    schema_text,
+    with_variables,
+    without_secrets,
+)
+from streamq.connectors.envelopes import DEBEZIUM, OF_CHANGES, DebeziumFormat, rows_of_changes
 from streamq.connectors.kafka_client import check_brokers, client_settings, messages_between
 from streamq.connectors.messages import (
     FORMATS,
@@ -28,8 +36,9 @@ from streamq.connectors.messages import (
     row_schema,
 )
 from streamq.connectors.records import AvroFormat, RecordFormat, protobuf_format
-from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords
-from streamq.plan.schema import Field
+from streamq.connectors.schema_registry import KINDS, RegisteredSchema, SchemaRegistry
+from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords, unknown_column
+from streamq.plan.schema import Field, lazy
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.arrow_types import arrow_type
 
@@ -87,8 +96,9 @@ class KafkaTopic(Connector):
     end: Offsets = LATEST
     at_once: int | None = None
     options: tuple[tuple[str, str], ...] = ()
-    record: str | None = None
+    record: str | int | None = None
     envelope: str | None = None
+    registry: str | None = None
 
     title = "topic"
     is_decoded = True
@@ -110,24 +120,60 @@ class KafkaTopic(Connector):
 
     @property
     def _of_rows(self) -> tuple[Field, ...]:
+        if self.registry is not None and (self.schema is None or self.value in RECORDS):
+            columns = self._registered.columns
+            columns = columns if self.envelope is None else rows_of_changes(columns)
+            names = [field.name for field in columns]
+            if unknown := next((field.name for field in self.schema or () if field.name not in names), None):
+                unknown_column("kafka", unknown, names, lifetime=False)
+            return self.schema or columns
         if self.schema is None:
             raise PlanError(
                 "kafka", "which columns values have is not known", "", 'Give schema="at timestamp, v double".'
             )
         return self.schema
 
+    def asked_registry(self) -> SchemaRegistry | None:
+        """Return the registry, with the values of environment variables in its URL; SourceError if one is not set."""
+        if self.registry is None:
+            return None
+        return SchemaRegistry(with_variables(self.registry, "kafka", lambda value: quote(value, safe="")))
+
+    @property
+    def subject(self) -> str:
+        """The name under which the registry has the schemas of values."""
+        return f"{self.topic}-value"
+
+    @lazy
+    def _schema_number(self) -> int:
+        registry = self.asked_registry()
+        assert registry is not None
+        return self.record if isinstance(self.record, int) else registry.latest(self.subject, "kafka")
+
+    @lazy
+    def _registered(self) -> RegisteredSchema:
+        registry = self.asked_registry()
+        assert registry is not None
+        return RegisteredSchema.read(registry, self._schema_number, self.value)
+
     @property
     def _format(self) -> ValueFormat:
-        form = FORMATS[self.value] if self.record is None else RECORDS[self.value](self.record)
+        if (registry := self.asked_registry()) is not None:
+            form = self._registered.format(registry)
+        else:
+            form = RECORDS[self.value](str(self.record)) if self.value in RECORDS else FORMATS[self.value]
         return form if self.envelope is None else DebeziumFormat(form)
 
     def to_json(self) -> dict[str, Any]:
+        if self.registry is not None and (password := urlsplit(self.registry).password) is not None:
+            without_secrets([("password of the registry", password)])
         place = {
             "servers": self.servers,
             "topic": self.topic,
             "schema": schema_text(self._of_rows),
             "value": self.value,
-            "record": self.record,
+            "record": self.record if self.registry is None else self._schema_number,
+            "registry": self.registry,
             "envelope": self.envelope,
         }
         bounds = {"start": _offsets_json(self.start), "end": _offsets_json(self.end), "at_once": self.at_once}
@@ -257,8 +303,9 @@ def kafka(
     end: str | Mapping[int, int] = LATEST,
     at_once: int | None = None,
     options: Mapping[str, str] | None = None,
-    record: str | None = None,
+    record: str | int | None = None,
     envelope: str | None = None,
+    registry: str | None = None,
 ) -> KafkaTopic:
     """Say that rows are the messages of a topic of Kafka: a value for ``sq.points`` and other sources, and a sink.
 
@@ -279,15 +326,18 @@ def kafka(
     are beside the events: in the late output, and at hand for ``per``. Progress is that of the partition furthest behind, by
     default, and all are waited for.
 
+    ``registry``, the URL of a schema registry as Confluent's, says the columns of "avro", "protobuf" and "json" whose values have
+    the number of a schema in front: those of the topic's newest one, or of number ``record``; ``schema`` names some of them.
+
     ``envelope="debezium"``: values are changes of rows with the columns of ``schema``, which :func:`changes` reads by their key.
 
     ``options`` are those of Spark's connector, for one the protocol of security; of a value ``"${NAME}"`` Spark gets the
     environment variable, so that a plan in JSON has no secret. Raises PlanError for wrong arguments.
 
-    As a sink, ``sink=sq.kafka(servers, topic)``, it takes rows as objects of JSON, in a transaction a micro-batch, which has the
-    micro-batch's number, too: of a run that is killed no message is lost, and none comes twice. Of ``output="upsert"`` a message
-    has ``run.key`` as its key, and a deletion no value; ``envelope="debezium"`` writes it as a change. It needs the package
-    confluent-kafka, on the workers, too.
+    As a sink, ``sink=sq.kafka(servers, topic)``, it takes rows as objects of JSON, or by ``value`` and ``registry``, in a
+    transaction a micro-batch, which has the micro-batch's number, too: of a run that is killed no message is lost, and none comes
+    twice. Of ``output="upsert"`` a message has ``run.key`` as its key, and a deletion no value; ``envelope="debezium"`` writes it
+    as a change. It needs the package confluent-kafka, on the workers, too.
 
     ::
 
@@ -299,12 +349,11 @@ def kafka(
     if not all(re.fullmatch(r"\s*\S+:\d+\s*", server) for server in servers.split(",")):
         raise PlanError("kafka", "servers are hosts with ports", f"found {servers!r}", 'As "host:9092,other:9092".')
     check_word(value, [*FORMATS, *RECORDS], "value", "kafka")
-    columns = _columns(value, schema, record)
+    columns = _columns(value, schema, record, registry)
     if envelope is not None:
         check_word(envelope, [DEBEZIUM], "envelope", "kafka")
-        if value != "json":
-            wrong, hint = "values in an envelope are objects of JSON", "Leave value out."
-            raise PlanError("kafka", wrong, f"found value={value!r}", hint)
+        check_word(value, list(KINDS), "value in an envelope", "kafka")
+        columns = rows_of_changes(columns) if columns is not None and record is not None else columns
     for name in metadata:
         check_word(name, list(METADATA), "metadata", "kafka")
     lower = {field.name.lower() for field in columns or ()}
@@ -322,12 +371,23 @@ def kafka(
             "kafka", f"option {own!r} is said by an argument", "", "Leave it out: servers, topic, start, end, at_once."
         )
     first, last = _checked_offsets("start", start, EARLIEST, LATEST), _checked_offsets("end", end, LATEST)
-    return KafkaTopic(servers, topic, columns, value, tuple(metadata), first, last, at_once, texts, record, envelope)
+    return KafkaTopic(
+        servers, topic, columns, value, tuple(metadata), first, last, at_once, texts, record, envelope, registry
+    )
 
 
-def _columns(value: str, schema: t.StructType | str | None, record: str | None) -> tuple[Field, ...] | None:
-    """Return the columns of values, None if nothing says them; raise PlanError for arguments that do not go together."""
-    if value in RECORDS:
+def _columns(
+    value: str, schema: t.StructType | str | None, record: str | int | None, registry: str | None
+) -> tuple[Field, ...] | None:
+    """Return the columns of values, None if nothing says them, or a registry; PlanError for arguments that do not go together."""
+    if registry is not None:
+        _check_registry(registry, value, record)
+        record = None
+        if schema is None:
+            return None
+        if value in RECORDS:
+            return tuple(Field(f.name, f.dataType) for f in parse_fields(schema, "kafka"))
+    elif value in RECORDS:
         if schema is not None or not isinstance(record, str):
             hint = {"avro": "the schema of Avro, in JSON", "protobuf": '"trips_pb2.Trip" or "trips.desc:shop.Trip"'}[
                 value
@@ -353,6 +413,16 @@ def _columns(value: str, schema: t.StructType | str | None, record: str | None) 
     return columns
 
 
+def _check_registry(registry: Any, value: str, record: Any) -> None:
+    """Raise PlanError for a URL that is none, and for arguments that do not go together with a registry."""
+    check_word(value, list(KINDS), "value with a registry", "kafka")
+    if not isinstance(registry, str) or not re.match(r"https?://[^/]", registry):
+        raise PlanError("kafka", "registry is a URL", f"found {registry!r}", 'As registry="http://host:8081".')
+    if record is not None and (type(record) is not int or record < 1):
+        wrong = "with a registry, record is the number of a schema there"
+        raise PlanError("kafka", wrong, f"found {record!r}", "Leave it out: then it is the newest of the topic.")
+
+
 def _checked_offsets(name: str, offsets: str | Mapping[int, int], *words: str) -> Offsets:
     """Return an argument as offsets, or one of the words; raise PlanError for any other."""
     if offsets in words:
@@ -368,8 +438,9 @@ def kafka_from_json(entry: Mapping[str, Any]) -> KafkaTopic:
     """Return the topic that an entry of a plan names, checked like the user's arguments."""
     try:
         arguments = {name: entry[name] for name in ("value", "metadata", "at_once", "options")}
-        arguments |= {name: entry.get(name) for name in ("record", "envelope")}
-        derived = arguments["record"] is not None or FORMATS[entry["value"]].whole is not None
+        arguments |= {name: entry.get(name) for name in ("record", "envelope", "registry")}
+        derived = entry["value"] in RECORDS or FORMATS[entry["value"]].whole is not None
+        derived = derived and arguments["registry"] is None
         arguments["schema"] = None if derived else entry["schema"]
         for name in ("start", "end"):
             offsets = entry[name]

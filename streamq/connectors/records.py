@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import importlib
 import io
@@ -27,8 +28,14 @@ MISREAD = (EOFError, IndexError, KeyError, OverflowError, ValueError, struct.err
 """What decoders raise for bytes that are no record."""
 
 
+class Unreadable(ValueError):
+    """Raised for bytes that are no record, with what is wrong in a few words."""
+
+
 class RecordFormat(ValueFormat):
     """Records that a library decodes one by one."""
+
+    has_lists = True
 
     title: str
 
@@ -52,11 +59,13 @@ class RecordFormat(ValueFormat):
     def wrong(self, value: bytes, fields: tuple[Field, ...]) -> str:
         try:
             record = self.decoder()(value)
+        except Unreadable as error:
+            return str(error)
         except MISREAD:
             return f"no record of {self.title}"
         for field in fields:
             try:
-                pa.array([record[field.name]], row_schema((field,)).field(0).type)
+                pa.array([record.get(field.name)], row_schema((field,)).field(0).type)
             except REFUSED:
                 return f"field {field.name} is beyond {field.type.simpleString()}"
         return f"no record of {self.title}"
@@ -74,6 +83,7 @@ class AvroFormat(RecordFormat):
     record: str
 
     title = "Avro"
+    kind = "AVRO"
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -112,13 +122,24 @@ class AvroFormat(RecordFormat):
         return _AVRO[kind]
 
     def decoder(self) -> Decode:
+        return self.written_by(self.record)
+
+    def written_by(self, schema: str) -> Decode:
+        """Return the function that decodes what another schema has written; raise ValueError for what is none."""
         import fastavro
 
-        schema: Any = fastavro.parse_schema(json.loads(self.record))
+        try:
+            writer: Any = fastavro.parse_schema(json.loads(schema))
+        except (KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+            raise ValueError(f"no schema of Avro: {error}") from error
+        reader: Any = None if schema == self.record else fastavro.parse_schema(json.loads(self.record))
 
         def decode(value: bytes) -> dict[str, Any]:
             data = io.BytesIO(value)
-            record: Any = fastavro.schemaless_reader(data, schema, None)
+            try:
+                record: Any = fastavro.schemaless_reader(data, writer, reader)
+            except fastavro.read.SchemaResolutionError as error:
+                raise Unreadable(f"written by a schema that does not fit: {error}") from error
             if data.tell() < len(value):
                 raise ValueError("more than one record")
             return dict(record)
@@ -150,12 +171,13 @@ class ProtobufFormat(RecordFormat):
     record: str
 
     title = "Protocol Buffers"
+    kind = "PROTOBUF"
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        return tuple(Field(f.name, f.dataType) for f in self._struct(self._message().DESCRIPTOR, ()).fields)
+        return tuple(Field(f.name, f.dataType) for f in self._struct(self.message().DESCRIPTOR, ()).fields)
 
-    def _message(self) -> Any:
+    def message(self) -> Any:
         """Return the class of the messages; raise PlanError if the descriptors do not describe it."""
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -191,7 +213,7 @@ class ProtobufFormat(RecordFormat):
     def decoder(self) -> Decode:
         from google.protobuf.message import DecodeError
 
-        message = self._message()
+        message = self.message()
 
         def decode(value: bytes) -> dict[str, Any]:
             try:
@@ -200,6 +222,45 @@ class ProtobufFormat(RecordFormat):
                 raise ValueError(str(error)) from error
 
         return decode
+
+    def written_by(self, schema: str) -> Decode:
+        """Return the function that decodes what a message of other files has written; its number stands before the bytes.
+
+        ``schema``: the files, in base64; the message is in the last one.
+        """
+        from google.protobuf import descriptor_pb2
+
+        file = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema)).file[-1]
+        read = self.decoder()
+
+        def decode(value: bytes) -> dict[str, Any]:
+            places, body = _places_of(value)
+            name = file.package
+            messages = file.message_type
+            for place in places:
+                name = f"{name}.{messages[place].name}".lstrip(".")
+                messages = messages[place].nested_type
+            if name != self.record:
+                raise Unreadable(f"message {name}, and no {self.record}")
+            return read(body)
+
+        return decode
+
+
+def _places_of(value: bytes) -> tuple[list[int], bytes]:
+    """Return the places of a message in its file, from the outermost one, and the bytes behind them; IndexError if they end."""
+    numbers: list[int] = []
+    at, number, shift = 0, 0, 0
+    while not numbers or len(numbers) <= numbers[0]:
+        number |= (value[at] & 0x7F) << shift
+        shift = shift + 7 if value[at] & 0x80 else 0
+        at += 1
+        if not shift:
+            # of zigzag: signs are in the last bit
+            numbers.append(number >> 1)
+            number = 0
+    # an empty list is the first message
+    return numbers[1:] or [0], value[at:]
 
 
 _TIMESTAMP = "google.protobuf.Timestamp"
@@ -246,6 +307,23 @@ def _plain(field: Any, value: Any) -> Any:
         named = field.enum_type.values_by_number.get(value)
         return str(value) if named is None else named.name
     return value
+
+
+def first_message(schema: str) -> ProtobufFormat:
+    """Return the format of the first message in the last of some files of descriptors, in base64; PlanError if there is none."""
+    from google.protobuf import descriptor_pb2
+
+    files = base64.b64decode(schema)
+    file = descriptor_pb2.FileDescriptorSet.FromString(files).file[-1]
+    if not file.message_type:
+        raise PlanError("kafka", "a schema of Protocol Buffers without messages", f"found {file.name}")
+    return ProtobufFormat(files, f"{file.package}.{file.message_type[0].name}".lstrip("."))
+
+
+def well_known_file(name: str) -> Any:
+    """Return the descriptor of a file that comes with Protocol Buffers, as ``google/protobuf/timestamp.proto``."""
+    module = name.removesuffix(".proto").replace("/", ".")
+    return importlib.import_module(f"{module}_pb2").DESCRIPTOR
 
 
 def protobuf_format(record: str) -> ProtobufFormat:

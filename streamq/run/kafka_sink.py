@@ -7,19 +7,29 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
+from pyspark.sql import types as t
 
 from streamq.choices import OutputForm, check_word
 from streamq.compiler.results import ResultColumns
+from streamq.connectors.envelopes import change_columns
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.kafka_client import ANSWER_SECONDS, check_brokers, client_settings
+from streamq.connectors.schema_registry import KINDS
 from streamq.errors import PlanError
+from streamq.run.registered_values import Encode, RegisteredValue, schema_of
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
 from streamq.runtime.hosts.result_rows import DELETE, PREIMAGE
+
+SOURCE = t.StructType(
+    [t.StructField(name, t.StringType()) for name in ("connector", "name")]
+    + [t.StructField(name, t.LongType()) for name in ("batch", "ts_ms")]
+)
+"""The columns that say where a change in an envelope comes from, and when."""
 
 SHARED = "shared"
 """The option of a topic into which several runs write."""
@@ -27,55 +37,70 @@ SHARED = "shared"
 
 @dataclass(frozen=True)
 class KafkaSink(TransactionalSink):
-    """The messages of ``topic``: rows as objects of JSON, with their key as the message's key.
+    """The messages of ``place``: rows, as objects of JSON by default, with their key as the message's key.
 
     ``settings``: those of the client. A deletion of an upsert is a message without a value. ``row``: the columns that all changes
-    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there. ``has_envelope``: upserts
-    are changes as Debezium writes them.
+    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there. ``registered``: the
+    form of values whose schema ``create`` has given to a registry.
     """
 
-    servers: str
-    topic: str
+    place: KafkaTopic
     settings: Mapping[str, str]
     row: tuple[str, ...] = ()
     is_shared: bool = False
-    has_envelope: bool = False
+    registered: list[RegisteredValue] = field(default_factory=list, compare=False)
 
     @property
     def takes_preimages(self) -> bool:
-        return self.has_envelope
+        return self.place.envelope is not None
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise SourceError if no broker answers, PlanError if it has no such topic."""
-        check_brokers(self.servers, verb)
+        check_brokers(self.place.servers, verb)
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(dict(self.settings))
-        if self.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
-            raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
+        if self.place.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
+            raise PlanError(
+                verb, f"no topic {self.place.topic!r} to write", f"at {self.place.servers}", "Create it first."
+            )
 
     def create(self, columns: ResultColumns, verb: str) -> None:
-        """Raise PlanError for rows without a key in an envelope, and for a changelog that the topic would not keep in order."""
-        from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+        """Raise PlanError for rows without a key in an envelope, and for a changelog that the topic would not keep in order.
 
-        if self.has_envelope and not columns.key:
+        Values of a registry have a schema there from here on; raises what it raises.
+        """
+        if self.takes_preimages and not columns.key:
             reason = f"rows of output={columns.output!r} have no key that tells them apart"
             hint = 'Write output="upsert" or "latest", or leave the envelope out.'
             raise PlanError(verb, "an envelope is of changes of a row by its key", reason, hint)
-        if columns.output != OutputForm.CHANGELOG:
-            return
-        admin, place = AdminClient(dict(self.settings)), ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        number = len(admin.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic].partitions)
+        if columns.output == OutputForm.CHANGELOG:
+            self._check_order(columns, verb)
+        if (registry := self.place.asked_registry()) is not None:
+            value = self.place.value
+            schema = schema_of(self._columns_of_values(columns), value, verb)
+            number = registry.register(self.place.subject, schema, KINDS[value], verb)
+            self.registered[:] = [RegisteredValue(value, schema, number)]
+
+    def _columns_of_values(self, columns: ResultColumns) -> t.StructType:
+        assert columns.schema is not None
+        row = t.StructType([column for column in columns.schema if not (columns.key and column.name == "op")])
+        return change_columns(row, SOURCE) if self.takes_preimages else row
+
+    def _check_order(self, columns: ResultColumns, verb: str) -> None:
+        """Raise PlanError for a changelog that the topic would not keep in order."""
+        from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+        admin, place = AdminClient(dict(self.settings)), ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
+        number = len(admin.list_topics(self.place.topic, ANSWER_SECONDS).topics[self.place.topic].partitions)
         if columns.ctis and number > 1:
             hint = "Leave ctis out, or create the topic with one."
-            wrong = f"{self.topic!r} has {number}: a CTI of one would be read before rows of another"
+            wrong = f"{self.place.topic!r} has {number}: a CTI of one would be read before rows of another"
             raise PlanError(verb, "a changelog with CTIs goes to a topic of one partition", wrong, hint)
         policy = admin.describe_configs([place])[place].result(ANSWER_SECONDS)["cleanup.policy"].value
         if "compact" in policy:
             hint = 'Write output="upsert" or "latest" there, or give the topic cleanup.policy=delete.'
-            reason = (
-                f"topic {self.topic!r} has cleanup.policy={policy}: of rows that change it would keep the last change"
-            )
+            reason = f"topic {self.place.topic!r} has cleanup.policy={policy}: of rows that change it would keep the last change"
             raise PlanError(verb, "a changelog is read as a whole", reason, hint)
 
     def placed(self, columns: ResultColumns, checkpoint: str) -> Self:
@@ -88,14 +113,17 @@ class KafkaSink(TransactionalSink):
         deletes = bool(self.key)
         # a row that is upserted again changes nothing
         is_shared = self.is_shared or deletes
-        flags = {"deletes": deletes, "is_shared": is_shared, "has_envelope": self.has_envelope}
-        return partial(KafkaTransaction, self.settings, self.topic, key, run, **flags)
+        more = {"deletes": deletes, "is_shared": is_shared, "has_envelope": self.takes_preimages}
+        values = self.registered[0] if self.registered else None
+        return partial(KafkaTransaction, self.settings, self.place.topic, key, run, values=values, **more)
 
 
 def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
     """Return a topic as a sink; raise PlanError for what is said of reading it, and without the client for Kafka."""
-    if topic != KafkaTopic(topic.servers, topic.topic, None, options=topic.options, envelope=topic.envelope):
-        hint = "Give servers, topic, envelope and options."
+    more: dict[str, Any] = {} if topic.registry is None else {"value": topic.value, "registry": topic.registry}
+    bare = KafkaTopic(topic.servers, topic.topic, None, options=topic.options, envelope=topic.envelope, **more)
+    if topic != bare:
+        hint = "Give servers, topic, envelope, options, and with a registry value."
         raise PlanError(verb, "a topic that is written has no schema, start or end", f"topic {topic.topic!r}", hint)
     check_client("confluent_kafka", "confluent-kafka", "kafka", verb)
     options = {name: value for name, value in topic.options if not name.lower().startswith("kafka.")}
@@ -105,8 +133,7 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
         raise PlanError(verb, f"option {next(iter(options))!r} is none of a topic that is written", "", hint)
     check_word(shared, ["true", "false"], SHARED, verb)
     settings = client_settings(topic.servers, topic.options)
-    has_envelope = topic.envelope is not None
-    return KafkaSink(topic.servers, topic.topic, settings, is_shared=shared == "true", has_envelope=has_envelope)
+    return KafkaSink(topic, settings, is_shared=shared == "true")
 
 
 class KafkaTransaction(Transaction):
@@ -114,6 +141,7 @@ class KafkaTransaction(Transaction):
 
     ``settings``: those of the client. ``key``: the columns of a message's key. ``deletes``: a row says by ``op`` if it is gone.
     ``is_shared``: other runs may have written there before this one. ``has_envelope``: values are changes as of Debezium.
+    ``values``: their form; None: JSON.
     """
 
     def __init__(
@@ -126,11 +154,13 @@ class KafkaTransaction(Transaction):
         deletes: bool,
         is_shared: bool,
         has_envelope: bool = False,
+        values: RegisteredValue | None = None,
     ):
         from confluent_kafka import Producer
 
         self.settings, self.topic, self.key, self.run = settings, topic, key, run
         self.deletes, self.is_shared, self.has_envelope = deletes, is_shared, has_envelope
+        self.encode = in_json if values is None else values.encode(in_json)
         self.failures: list[str] = []
         self.marks, self.is_open = f"{topic}.streamq", False
         own: dict[str, Any] = {"transactional.id": f"streamq-{topic}-{run}", "linger.ms": 20, "compression.type": "lz4"}
@@ -182,7 +212,8 @@ class KafkaTransaction(Transaction):
         self.producer.begin_transaction()
         self.is_open = True
         source = {"connector": "streamq", "name": self.run, "batch": number, "ts_ms": time.time_ns() // 1_000_000}
-        for key, value in keyed_values(rows, self.key, self.deletes, source if self.has_envelope else None):
+        of_change = source if self.has_envelope else None
+        for key, value in keyed_values(rows, self.key, self.deletes, of_change, self.encode):
             self._produce(self.topic, value, key)
         self._produce(self.marks, str(number).encode(), self.run.encode())
         # the error of a commit does not say what is wrong with a message
@@ -212,7 +243,11 @@ class KafkaTransaction(Transaction):
 
 
 def keyed_values(
-    rows: Iterable[pa.RecordBatch], key: tuple[str, ...], deletes: bool, source: Mapping[str, Any] | None
+    rows: Iterable[pa.RecordBatch],
+    key: tuple[str, ...],
+    deletes: bool,
+    source: Mapping[str, Any] | None,
+    encode: Encode,
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Yield the keys and values of the messages of rows; the arguments are those of a KafkaTransaction.
 
@@ -229,9 +264,9 @@ def keyed_values(
         if source is not None:
             code = "d" if after is None else "c" if before is None else "u"
             change = {"before": before, "after": after, "op": code, "ts_ms": source["ts_ms"], "source": source}
-            yield of_key, in_json(change)
+            yield of_key, encode(change)
         if after is None or source is None:
-            yield of_key, None if after is None else in_json(after)
+            yield of_key, None if after is None else encode(after)
         before = None
 
 

@@ -15,7 +15,7 @@ import streamq as sq
 from streamq.connectors import kafka
 from streamq.connectors.messages import WRONG
 from streamq.errors import PlanError
-from streamq.run.kafka_sink import keyed_values
+from streamq.run.kafka_sink import in_json, keyed_values
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.result_rows import upsert_rows
 from streamq.time import INFINITY
@@ -130,7 +130,7 @@ def test_what_a_sink_writes_is_read_back_as_the_history_of_its_table(sent: list[
         state = {k: drawn.randint(0, 3) for k in "abc" if drawn.random() < 0.7}
         rows = upsert_rows(deltas(states[-1], state, at), ["k"], by_start=False, preimages=True)
         batches: Iterable[pa.RecordBatch] = rows.to_batches(1)
-        for key, value in keyed_values(batches, ("k",), True, {"connector": "streamq", "ts_ms": at}):
+        for key, value in keyed_values(batches, ("k",), True, {"connector": "streamq", "ts_ms": at}, in_json):
             assert json.loads(key or b"") == {"k": json.loads(key or b"")["k"]}
             sent.append(value)
             if value is None:
@@ -158,7 +158,10 @@ def test_what_a_sink_writes_is_read_back_as_the_history_of_its_table(sent: list[
     ("arguments", "wrong"),
     [
         ({"envelope": "maxwell"}, "envelope is 'debezium'; found 'maxwell'"),
-        ({"envelope": "debezium", "value": "csv", "schema": "k int"}, "values in an envelope are objects of JSON"),
+        (
+            {"envelope": "debezium", "value": "csv", "schema": "k int"},
+            "value in an envelope is 'avro', 'protobuf' or 'json'; found 'csv'",
+        ),
         ({"envelope": "debezium", "schema": "_change_type int"}, "a column '_change_type', which is Kafka's"),
     ],
 )

@@ -21,6 +21,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyspark.sql import SparkSession
 
 import streamq as sq
@@ -29,6 +30,7 @@ from streamq import testing as t
 from streamq.errors import PlanError, SourceError
 from streamq.run.kafka_sink import KafkaTransaction
 from streamq.testing.history import assert_same_history
+from tests.registry_server import registry
 from tests.spark import test_tables
 from tests.spark.test_kill import ROOT, land, stays
 from tests.spark.test_kill import SCHEMA as KILL_SCHEMA
@@ -187,6 +189,132 @@ def test_records_of_avro(spark: SparkSession, kafka: Broker) -> None:
     rows = query.to_df().toArrow()
     assert rows.column("v").to_pylist() == [3]
     assert_same_history(query.to_arrow(), rows)
+
+
+def test_records_of_protocol_buffers(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """Of a file of descriptors that workers do not have: it is gone when they decode."""
+    described = tmp_path / "shop.desc"
+    descriptors = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(descriptors.file.add())
+    file = descriptors.file.add(name="trip.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    trip = file.message_type.add(name="Trip")
+    trip.field.add(name="at", number=1, type=11, label=1, type_name=".google.protobuf.Timestamp")
+    trip.field.add(name="k", number=2, type=9, label=1)
+    trip.field.add(name="v", number=3, type=3, label=1)
+    described.write_bytes(descriptors.SerializeToString())
+    pool = descriptor_pool.DescriptorPool()
+    for one in descriptors.file:
+        pool.Add(one)
+    trip_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Trip"))
+    start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    sent = [trip_class(at=start + dt.timedelta(seconds=i), k="ab"[i % 2], v=i).SerializeToString() for i in range(40)]
+    kafka.create("protobuf", 2)
+    kafka.send("protobuf", [*sent[:20], b"\xff", *sent[20:]])
+    query = sums(sq.kafka(kafka.servers, "protobuf", value="protobuf", record=f"{described}:shop.Trip"))
+    rows = query.to_df().toArrow()
+    assert sorted(rows.column("total").to_pylist()) == sorted(
+        sum(range(n, n + 10, 2)) for n in (*range(0, 40, 10), *range(1, 41, 10))
+    )
+    assert_same_history(query.to_arrow(), rows)
+    out, late = str(tmp_path / "out"), str(tmp_path / "late")
+    query.run(sink=out, late_sink=late, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", finish=True)
+    assert_same_history(spark.read.parquet(out).drop("streamq_batch").toArrow(), rows)
+    (row,) = spark.read.parquet(late).collect()
+    assert row.reason == "malformed value: no record of Protocol Buffers"
+
+
+def test_a_registry_of_schemas(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """Workers ask for a schema once; a later one comes in a stream; what is not there is set aside; an outage ends the query."""
+    fields = [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "k", "type": "string"},
+    ]
+    old: Any = {"type": "record", "name": "R", "fields": fields}
+    new: Any = {**old, "fields": [*fields, {"name": "v", "type": "long", "default": 100}]}
+
+    def value(number: int, schema: Any, second: int, **more: Any) -> bytes:
+        data = io.BytesIO()
+        at = dt.datetime(2024, 5, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=second)
+        fastavro.schemaless_writer(data, schema, {"at": at, "k": "a", **more})
+        return b"\0" + number.to_bytes(4) + data.getvalue()
+
+    kafka.create("registered", 1)
+    out, late = str(tmp_path / "out"), str(tmp_path / "late")
+    with registry() as schemas:
+        first, second = (schemas.add("registered-value", json.dumps(one)) for one in (old, new))
+        kafka.send("registered", [value(first, old, i) for i in range(10)])
+        topic = sq.kafka(kafka.servers, "registered", value="avro", registry=schemas.url, at_once=10)
+        query = sums(topic)
+        schemas.asked.clear()
+        arguments: Any = {"checkpoint": str(tmp_path / "checkpoint"), "late_sink": late, "trigger": "available_now"}
+        query.run(sink=out, **arguments)
+        kafka.send("registered", [value(second, new, i, v=1) for i in range(10, 30)])
+        kafka.send("registered", [value(99, new, 5, v=1)])
+        query.run(sink=out, **arguments)
+        assert 2 <= len(schemas.asked) <= 12, schemas.asked
+        third = schemas.add("registered-value", json.dumps({**new, "doc": "another one"}))
+        kafka.send("registered", [value(third, new, i, v=1) for i in range(30, 40)])
+        answer = query.to_df().toArrow()
+        assert sorted(answer.column("total").to_pylist()) == [10, 10, 10, 1000]
+        assert_same_history(query.to_arrow(), answer)
+    kafka.send("registered", [value(third, new, 50, v=1)])
+    with pytest.raises(Exception, match="no schema registry answers at .*Connection refused"):
+        query.run(sink=out, **arguments)
+    with registry() as schemas:
+        for schema in (old, new, {**new, "doc": "another one"}):
+            schemas.add("registered-value", json.dumps(schema))
+        moved = sums(sq.kafka(kafka.servers, "registered", value="avro", registry=schemas.url, record=2, at_once=10))
+        moved.run(sink=out, finish=True, **arguments)
+    rows = spark.read.parquet(out).collect()
+    assert sorted(row.total for row in rows) == [1, 10, 10, 10, 1000]
+    (row,) = spark.read.parquet(late).collect()
+    assert row.reason == "malformed value: schema 99 is not in the registry"
+
+
+@pytest.mark.parametrize("form", ["avro", "protobuf", "json"])
+def test_a_sink_with_a_registry(spark: SparkSession, kafka: Broker, tmp_path: Path, form: str) -> None:
+    """The schema is that of the output; what is written is read back without saying a column."""
+    into, source = f"into_{form}", tmp_path / "source"
+    kafka.create(into, 2)
+    table = spark.createDataFrame([(1, "a", 5), (12, "b", 7), (13, "b", 1)], "at int, k string, v int")
+    table.selectExpr("timestamp_seconds(at) AS at", "k", "v").write.parquet(str(source))
+    query = sums(sq.files(source, schema="at timestamp, k string, v int"))
+    with registry() as schemas:
+        sink = sq.kafka(kafka.servers, into, value=form, registry=schemas.url)
+        arguments: Any = {"trigger": "available_now", "checkpoint": str(tmp_path / "checkpoint"), "finish": True}
+        query.run(sink=sink, **arguments)
+        assert list(schemas.subjects) == [f"{into}-value"]
+        written = sq.kafka(kafka.servers, into, value=form, registry=schemas.url)
+        again = sq.intervals(written, "start", "end")
+        for rows in (again.to_df().toArrow(), again.to_arrow()):
+            assert_same_history(rows, query.to_df().toArrow())
+        schemas.refuses = (409, "not compatible")
+        other: Any = {**arguments, "checkpoint": str(tmp_path / "other")}
+        with pytest.raises(PlanError, match=f"the registry refuses the schema of '{into}-value'; not compatible"):
+            query.run(sink=sink, **other)
+    with pytest.raises(SourceError, match="no schema registry answers"):
+        query.run(sink=sink, **other)
+
+
+def test_changes_of_debezium_with_a_registry(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    kafka.create("into_changes", 1, cleanup_policy="compact")
+    s = sq.points(sq.files(source, schema="at timestamp, k string, v int"), time="at", progress=sq.generate("1 day"))
+    query = s.group_by("k").tumbling_window("10 seconds").select(n=sq.count())
+    with registry() as schemas:
+        topic = sq.kafka(kafka.servers, "into_changes", value="avro", registry=schemas.url, envelope="debezium")
+        for at in (1, 2):
+            table = spark.createDataFrame([(at, "a", 5)], "at int, k string, v int")
+            table.selectExpr("timestamp_seconds(at) AS at", "k", "v").write.mode("append").parquet(str(source))
+            arguments: Any = {"trigger": "available_now", "checkpoint": str(tmp_path / "checkpoint")}
+            query.run(output="latest", early=True, sink=topic, **arguments)
+        whole: Any = {"value": "avro", "registry": schemas.url, "envelope": "debezium"}
+        with pytest.raises(PlanError, match="a payload column called 'start'"):
+            sq.changes(sq.kafka(kafka.servers, "into_changes", **whole), key="k")
+        again = sq.changes(sq.kafka(kafka.servers, "into_changes", schema="k string, n bigint", **whole), key="k")
+        for rows in (again.to_df().toArrow(), again.to_arrow()):
+            assert [(row["n"], row["end"] is None) for row in rows.sort_by("n").to_pylist()] == [(1, False), (2, True)]
 
 
 def messages(servers: str, topic: str) -> list[tuple[Any, Any]]:
