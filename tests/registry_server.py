@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 class Registry:
     """The schemas that have been registered: their numbers begin with 1, and each subject has them in order.
 
-    ``asked``: the paths of the requests so far. ``refuses``: the status and message with which a new schema is refused.
+    ``asked``: the paths of the requests so far. ``refuses``: the status and message with which it refuses all requests.
     """
 
     def __init__(self) -> None:
@@ -37,6 +37,8 @@ class Registry:
     def answer(self, path: str, body: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
         """The status and the answer of a request."""
         self.asked.append(path)
+        if self.refuses is not None:
+            return self.refuses[0], {"error_code": self.refuses[0], "message": self.refuses[1]}
         match [unquote(part) for part in urlsplit(path).path.split("/")[1:]]:
             case ["schemas", "ids", number] if int(number) <= len(self.schemas):
                 return 200, self._shown(int(number))
@@ -48,8 +50,6 @@ class Registry:
                 of_version = {"subject": subject, "version": place, "id": numbers[place - 1]}
                 return 200, {**of_version, **self._shown(numbers[place - 1])}
             case ["subjects", subject, "versions"] if body is not None:
-                if self.refuses is not None:
-                    return self.refuses[0], {"error_code": self.refuses[0], "message": self.refuses[1]}
                 return 200, {"id": self.add(subject, body["schema"], body.get("schemaType", "AVRO"))}
         return 404, {"error_code": 40401, "message": "Subject not found."}
 

@@ -36,7 +36,7 @@ from streamq.connectors.messages import (
     row_schema,
 )
 from streamq.connectors.records import AvroFormat, RecordFormat, protobuf_format
-from streamq.connectors.schema_registry import KINDS, RegisteredSchema, SchemaRegistry
+from streamq.connectors.schema_registry import KINDS, RegisteredSchema, SchemaRegistry, subject_of
 from streamq.errors import NeedsSpark, PlanError, SessionError, SourceError, check_keywords, unknown_column
 from streamq.plan.schema import Field, lazy
 from streamq.plan.spark_types import parse_fields
@@ -139,16 +139,11 @@ class KafkaTopic(Connector):
             return None
         return SchemaRegistry(with_variables(self.registry, "kafka", lambda value: quote(value, safe="")))
 
-    @property
-    def subject(self) -> str:
-        """The name under which the registry has the schemas of values."""
-        return f"{self.topic}-value"
-
     @lazy
     def _schema_number(self) -> int:
         registry = self.asked_registry()
         assert registry is not None
-        return self.record if isinstance(self.record, int) else registry.latest(self.subject, "kafka")
+        return self.record if isinstance(self.record, int) else registry.latest(subject_of(self.topic), "kafka")
 
     @lazy
     def _registered(self) -> RegisteredSchema:

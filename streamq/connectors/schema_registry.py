@@ -44,6 +44,15 @@ KINDS: Mapping[str, str] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSO
 """The registry's words for the forms of values."""
 
 
+NOT_THERE = (40401, 40402, 40403)
+"""The codes of errors by which a registry says that it has no such subject, version or schema; others may be of a proxy."""
+
+
+def subject_of(topic: str) -> str:
+    """Return the name under which a registry has the schemas of a topic's values."""
+    return f"{topic}-value"
+
+
 @dataclass(frozen=True)
 class SchemaRegistry:
     """A registry at ``url``, in which a user and a password may be."""
@@ -100,7 +109,10 @@ class SchemaRegistry:
                 parts[-1].name = name
                 files.file.extend(part for part in parts if part.name not in {file.name for file in files.file})
             elif name not in {file.name for file in files.file}:
-                well_known_file(name).CopyToProto(files.file.add())
+                try:
+                    well_known_file(name).CopyToProto(files.file.add())
+                except ImportError as error:
+                    raise ValueError(f"the schema imports {name!r}, which the registry does not have") from error
         files.file.append(own)
         return base64.b64encode(files.SerializeToString()).decode()
 
@@ -128,8 +140,8 @@ class SchemaRegistry:
             with urlopen(Request(self.place.rstrip("/") + path, content, headers), timeout=REGISTRY_SECONDS) as answer:
                 return json.load(answer)
         except HTTPError as error:
-            said = _said_by(error)
-            if error.code == 404:
+            code, said = _said_by(error)
+            if error.code == 404 and code in NOT_THERE:
                 raise LookupError(said) from error
             if error.code in (409, 422):
                 raise ValueError(said) from error
@@ -142,13 +154,14 @@ class SchemaRegistry:
         raise SourceError(verb, f"no schema registry answers at {self.place}", what, hint) from error
 
 
-def _said_by(error: HTTPError) -> str:
-    """Return the message in an answer that is an error."""
+def _said_by(error: HTTPError) -> tuple[int, str]:
+    """Return the code and the message in an answer that is an error; 0 if there is none."""
     text = error.read()[:500].decode(errors="replace")
     try:
-        return str(json.loads(text)["message"])
+        answer = json.loads(text)
+        return int(answer["error_code"]), str(answer["message"])
     except (ValueError, KeyError, TypeError):
-        return text or error.reason
+        return 0, text or error.reason
 
 
 @dataclass(frozen=True)

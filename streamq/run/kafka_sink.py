@@ -19,7 +19,7 @@ from streamq.compiler.results import ResultColumns
 from streamq.connectors.envelopes import change_columns
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.kafka_client import ANSWER_SECONDS, check_brokers, client_settings
-from streamq.connectors.schema_registry import KINDS
+from streamq.connectors.schema_registry import KINDS, SchemaRegistry, subject_of
 from streamq.errors import PlanError
 from streamq.run.registered_values import Encode, RegisteredValue, schema_of
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
@@ -37,33 +37,31 @@ SHARED = "shared"
 
 @dataclass(frozen=True)
 class KafkaSink(TransactionalSink):
-    """The messages of ``place``: rows, as objects of JSON by default, with their key as the message's key.
+    """The messages of ``topic``: rows in the form ``value``, with their key as the message's key.
 
     ``settings``: those of the client. A deletion of an upsert is a message without a value. ``row``: the columns that all changes
-    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there. ``registered``: the
-    form of values whose schema ``create`` has given to a registry.
+    of a row have in common in a changelog. ``is_shared``: other runs may have written rows there. ``takes_preimages``: upserts
+    are changes in the envelope of Debezium. ``registered``: values by the schema that ``create`` has given to the ``registry``.
     """
 
-    place: KafkaTopic
+    servers: str
+    topic: str
     settings: Mapping[str, str]
+    takes_preimages: bool = False
+    value: str = "json"
+    registry: SchemaRegistry | None = None
     row: tuple[str, ...] = ()
     is_shared: bool = False
     registered: list[RegisteredValue] = field(default_factory=list, compare=False)
 
-    @property
-    def takes_preimages(self) -> bool:
-        return self.place.envelope is not None
-
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         """Raise SourceError if no broker answers, PlanError if it has no such topic."""
-        check_brokers(self.place.servers, verb)
+        check_brokers(self.servers, verb)
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(dict(self.settings))
-        if self.place.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
-            raise PlanError(
-                verb, f"no topic {self.place.topic!r} to write", f"at {self.place.servers}", "Create it first."
-            )
+        if self.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
+            raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
 
     def create(self, columns: ResultColumns, verb: str) -> None:
         """Raise PlanError for rows without a key in an envelope, and for a changelog that the topic would not keep in order.
@@ -76,11 +74,10 @@ class KafkaSink(TransactionalSink):
             raise PlanError(verb, "an envelope is of changes of a row by its key", reason, hint)
         if columns.output == OutputForm.CHANGELOG:
             self._check_order(columns, verb)
-        if (registry := self.place.asked_registry()) is not None:
-            value = self.place.value
-            schema = schema_of(self._columns_of_values(columns), value, verb)
-            number = registry.register(self.place.subject, schema, KINDS[value], verb)
-            self.registered[:] = [RegisteredValue(value, schema, number)]
+        if self.registry is not None:
+            schema = schema_of(self._columns_of_values(columns), self.value, verb)
+            number = self.registry.register(subject_of(self.topic), schema, KINDS[self.value], verb)
+            self.registered[:] = [RegisteredValue(self.value, schema, number)]
 
     def _columns_of_values(self, columns: ResultColumns) -> t.StructType:
         assert columns.schema is not None
@@ -91,16 +88,18 @@ class KafkaSink(TransactionalSink):
         """Raise PlanError for a changelog that the topic would not keep in order."""
         from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-        admin, place = AdminClient(dict(self.settings)), ConfigResource(ConfigResource.Type.TOPIC, self.place.topic)
-        number = len(admin.list_topics(self.place.topic, ANSWER_SECONDS).topics[self.place.topic].partitions)
+        admin, place = AdminClient(dict(self.settings)), ConfigResource(ConfigResource.Type.TOPIC, self.topic)
+        number = len(admin.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic].partitions)
         if columns.ctis and number > 1:
             hint = "Leave ctis out, or create the topic with one."
-            wrong = f"{self.place.topic!r} has {number}: a CTI of one would be read before rows of another"
+            wrong = f"{self.topic!r} has {number}: a CTI of one would be read before rows of another"
             raise PlanError(verb, "a changelog with CTIs goes to a topic of one partition", wrong, hint)
         policy = admin.describe_configs([place])[place].result(ANSWER_SECONDS)["cleanup.policy"].value
         if "compact" in policy:
             hint = 'Write output="upsert" or "latest" there, or give the topic cleanup.policy=delete.'
-            reason = f"topic {self.place.topic!r} has cleanup.policy={policy}: of rows that change it would keep the last change"
+            reason = (
+                f"topic {self.topic!r} has cleanup.policy={policy}: of rows that change it would keep the last change"
+            )
             raise PlanError(verb, "a changelog is read as a whole", reason, hint)
 
     def placed(self, columns: ResultColumns, checkpoint: str) -> Self:
@@ -115,7 +114,7 @@ class KafkaSink(TransactionalSink):
         is_shared = self.is_shared or deletes
         more = {"deletes": deletes, "is_shared": is_shared, "has_envelope": self.takes_preimages}
         values = self.registered[0] if self.registered else None
-        return partial(KafkaTransaction, self.settings, self.place.topic, key, run, values=values, **more)
+        return partial(KafkaTransaction, self.settings, self.topic, key, run, values=values, **more)
 
 
 def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
@@ -133,7 +132,15 @@ def kafka_sink(topic: KafkaTopic, verb: str) -> KafkaSink:
         raise PlanError(verb, f"option {next(iter(options))!r} is none of a topic that is written", "", hint)
     check_word(shared, ["true", "false"], SHARED, verb)
     settings = client_settings(topic.servers, topic.options)
-    return KafkaSink(topic, settings, is_shared=shared == "true")
+    return KafkaSink(
+        topic.servers,
+        topic.topic,
+        settings,
+        takes_preimages=topic.envelope is not None,
+        value=topic.value,
+        registry=topic.asked_registry(),
+        is_shared=shared == "true",
+    )
 
 
 class KafkaTransaction(Transaction):

@@ -153,11 +153,11 @@ def test_a_registry_that_does_not_answer_ends_the_query(sent: list[bytes | None]
     with pytest.raises(SourceError, match=wrong):
         sq.points(avro(schemas), time="at")
     with registry() as failing:
-        failing.answer = lambda path, body: (503, {"message": "a leader is not known"})  # type: ignore[method-assign]
-        with pytest.raises(
-            SourceError, match=f"no schema registry answers at {failing.url}; 503: a leader is not known"
-        ):
-            sq.points(avro(failing), time="at")
+        # what stands in between answers for it
+        for status, message in ((503, "a leader is not known"), (404, "HTTP 404 Not Found")):
+            failing.refuses = (status, message)
+            with pytest.raises(SourceError, match=f"no schema registry answers at {failing.url}; {status}: {message}"):
+                sq.points(avro(failing), time="at")
 
 
 def test_a_user_of_the_registry_is_no_part_of_errors_or_plans(

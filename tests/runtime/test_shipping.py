@@ -111,8 +111,13 @@ print(type(pickle.loads(cloudpickle.dumps(commit))).__name__)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sink",
-    [sq.kafka("host:9092", "rows"), sq.merge_into("delta", "rows"), sq.postgres("host=db", "rows")],
-    ids=["kafka", "delta", "postgres"],
+    [
+        sq.kafka("host:9092", "rows"),
+        sq.kafka("host:9092", "rows", value="protobuf", registry="http://host:8081"),
+        sq.merge_into("delta", "rows"),
+        sq.postgres("host=db", "rows"),
+    ],
+    ids=["kafka", "registry", "delta", "postgres"],
 )
 def test_the_function_that_commits_micro_batches_goes_by_value(sink: Any, tmp_path: Path) -> None:
     """Spark Connect calls it on the server, where it sends the function of its task on; neither has streamq."""
