@@ -119,7 +119,7 @@ class FilesPlace(Place):
     """A file a micro-batch, in a folder."""
 
     kind = Files
-    shares: ClassVar[int] = 3
+    shares: ClassVar[int] = 5
     suffix: ClassVar[str]
     arguments: ClassVar[Mapping[str, Any]] = {}
 

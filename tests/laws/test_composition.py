@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import streamq as sq
@@ -120,25 +120,35 @@ def test_two_queries_are_one(case: Case, data: Any, levels: tuple[Level, Level],
     assert_same_history(net(out, case.axis), expected)
 
 
-@given(
-    case=t.concrete(t.stream(shape="physical", late="none", invalid=False).where(sq.col("v") != 3)),
-    level=LEVELS,
-    data=st.data(),
-)
-def test_a_start_leaves_the_history_of_some_events(case: Case, level: Level, data: Any) -> None:
+def judge_starts(examples: int) -> None:
+    """Try so many changelogs, and subscriptions that begin at any of their CTIs."""
+
+    @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate])
+    @given(
+        case=t.concrete(t.stream(shape="physical", late="none", invalid=False).where(sq.col("v") != 3)),
+        level=LEVELS,
+        data=st.data(),
+    )
+    def law(case: Case, level: Level, data: Any) -> None:
+        tables = changelog(case, case.plan, level, promises(case, [0]))
+        whole = pa.concat_tables(tables)
+        at = [row["start"] for row in whole.to_pylist() if row["kind"] == "cti"]
+        since = data.draw(st.sampled_from([None, *at]))
+        bound = MINUS_INFINITY if since is None else ticks_of(since)
+        history = fold_physical(whole).to_pylist()
+        for start, reached in (("latest", "start"), ("snapshot", "end")):
+            left = [EventsFrom(start, bound).rows(table) for table in tables]
+            expected = [row for row in history if row[reached] is None or ticks_of(row[reached]) >= bound]
+            assert_same_history(
+                fold_physical(pa.concat_tables(left)), pa.Table.from_pylist(expected, fold_physical(whole).schema)
+            )
+            rows = [{**row, "batch": number} for number, table in enumerate(left) for row in table.to_pylist()]
+            if rows:
+                t.check_stream(rows, batch="batch", ctis=True)
+
+    law()
+
+
+def test_a_start_leaves_the_history_of_some_events() -> None:
     """Whichever CTI the subscription begins at: those that start there or later, or end there or later, and no other."""
-    tables = changelog(case, case.plan, level, promises(case, [0]))
-    whole = pa.concat_tables(tables)
-    at = [row["start"] for row in whole.to_pylist() if row["kind"] == "cti"]
-    since = data.draw(st.sampled_from([None, *at]))
-    bound = MINUS_INFINITY if since is None else ticks_of(since)
-    history = fold_physical(whole).to_pylist()
-    for start, reached in (("latest", "start"), ("snapshot", "end")):
-        left = [EventsFrom(start, bound).rows(table) for table in tables]
-        expected = [row for row in history if row[reached] is None or ticks_of(row[reached]) >= bound]
-        assert_same_history(
-            fold_physical(pa.concat_tables(left)), pa.Table.from_pylist(expected, fold_physical(whole).schema)
-        )
-        rows = [{**row, "batch": number} for number, table in enumerate(left) for row in table.to_pylist()]
-        if rows:
-            t.check_stream(rows, batch="batch", ctis=True)
+    judge_starts(settings().max_examples)

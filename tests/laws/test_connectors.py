@@ -123,27 +123,33 @@ def check(case: Case, how: Execution, kind: type[Place], folder: Path, broker: A
     assert counts_there == counts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PLACES)
-def test_rows_of_a_connector_are_the_rows(name: str, request: pytest.FixtureRequest) -> None:
-    """At every level of consistency, in every output, whatever the cut."""
-    kind = PLACES[name]
-    broker = request.getfixturevalue("kafka") if issubclass(kind, TopicPlace) else None
+EXAMPLES = 400 if SOAK else 6
+
+
+def judge(name: str, broker: Any = None, examples: int = EXAMPLES) -> None:
+    """Try so many queries over a kind of place."""
     outputs = st.sampled_from([OutputForm.FINAL, OutputForm.CHANGELOG])
 
-    @settings(max_examples=400 if SOAK else 6, derandomize=not SOAK, deadline=None, database=None,
-              phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(cases(kind), outputs.flatmap(executions))
+    @settings(max_examples=examples, derandomize=not SOAK, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(cases(PLACES[name]), outputs.flatmap(executions))
     def law(case: Case, how: Execution) -> None:
         case, (how,) = adapt((case, (how,)))
         with tempfile.TemporaryDirectory() as folder:
             try:
-                check(case, how, kind, Path(folder), broker)
+                check(case, how, PLACES[name], Path(folder), broker)
             except NeedsSpark:
                 with pytest.raises(NeedsSpark):
                     case.query.to_arrow(case.instant)
 
     law()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLACES)
+def test_rows_of_a_connector_are_the_rows(name: str, request: pytest.FixtureRequest) -> None:
+    """At every level of consistency, in every output, whatever the cut."""
+    judge(name, request.getfixturevalue("kafka") if issubclass(PLACES[name], TopicPlace) else None)
 
 
 def test_every_connector_is_tried() -> None:
