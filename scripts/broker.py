@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 JARS = Path(sys.prefix) / "kafka"
 """The broker, as ``scripts/kafka.sh`` fetches it."""
