@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -19,16 +19,20 @@ from scripts.postgres import PostgresServer
 from streamq.choices import OutputForm
 from streamq.compiler.results import Result, ResultColumns, choose_egress, result_columns
 from streamq.connectors.connector import schema_text
+from streamq.connectors.iceberg_catalog import IcebergPlace, iceberg_place
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.messages import row_schema
 from streamq.connectors.stored_files import Files
 from streamq.connectors.written_tables import MergedTable, PostgresTable
 from streamq.plan.schema import Field
 from streamq.run.delta_sink import DeltaSink
+from streamq.run.iceberg_sink import IcebergSink
 from streamq.run.kafka_sink import KafkaSink
 from streamq.run.postgres_sink import PostgresSink
 from streamq.run.sink_arguments import sink_of
 from streamq.run.transactional_sink import TransactionalSink, committing
+
+T = TypeVar("T", bound="Target")
 
 ROWS = (OutputForm.FINAL, OutputForm.CHANGELOG)
 """The outputs whose rows are there side by side."""
@@ -122,6 +126,32 @@ class DeltaTarget(Target):
         return table.select([column.name for column in columns]).cast(row_schema(columns))
 
 
+class IcebergTarget(Target):
+    """A table of a namespace ``db`` in a catalog ``lake``, which is a file."""
+
+    says = MergedTable
+    transactional = IcebergSink
+
+    @property
+    def place(self) -> IcebergPlace:
+        options = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}"}
+        return iceberg_place(f"lake.db.{self.name}", options)
+
+    def sink(self, **arguments: Any) -> Any:
+        place = self.place
+        return sq.merge_into("iceberg", f"lake.{place.identifier}", options=place.properties, **arguments)
+
+    def stored(self) -> Any:
+        """The table, as pyiceberg has it."""
+        return self.place.catalog().load_table(self.place.identifier)
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in self.stored().scan().to_arrow().to_pylist()]
+
+    def rows(self, columns: tuple[Field, ...], key: Sequence[str] = ()) -> pa.Table:
+        return self.stored().scan().to_arrow().select([column.name for column in columns]).cast(row_schema(columns))
+
+
 class PostgresTarget(Target):
     says = PostgresTable
     transactional = PostgresSink
@@ -167,6 +197,7 @@ TARGETS: Mapping[str, type[Target]] = {
     "csv": CsvTarget,
     "json": JsonTarget,
     "delta": DeltaTarget,
+    "iceberg": IcebergTarget,
     "postgres": PostgresTarget,
     "kafka": KafkaTarget,
 }
@@ -174,6 +205,11 @@ TARGETS: Mapping[str, type[Target]] = {
 
 TRANSACTIONAL = tuple(name for name, kind in TARGETS.items() if kind.transactional is not None)
 """Those whose micro-batches are transactions."""
+
+
+def in_folder(kind: type[T], folder: object, name: str = "rows") -> T:
+    """A place that needs no server."""
+    return kind(Path(str(folder)), Servers(pytest.fail, pytest.fail), name)
 
 
 def columns_of(query: sq.Stream, output: OutputForm = OutputForm.FINAL, key: str | Sequence[str] = ()) -> ResultColumns:

@@ -1,13 +1,16 @@
-"""Tables of Delta and PostgreSQL as sinks, by what one task does there; what does not fit is refused before a run."""
+"""Tables of Delta, Iceberg and PostgreSQL as sinks, by what one task does there; what does not fit is refused before a run."""
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import StringType as IcebergText
 from pyspark.sql.types import LongType, StringType
 
 import streamq as sq
@@ -18,10 +21,21 @@ from streamq.errors import PlanError, SourceError
 from streamq.plan.schema import Field
 from streamq.run.sink_arguments import sink_of
 from streamq.run.transactional_sink import TransactionalSink
-from tests.targets import TARGETS, DeltaTarget, PostgresTarget, Target, begun, columns_of, commit, servers_of
+from tests.targets import (
+    TARGETS,
+    DeltaTarget,
+    IcebergTarget,
+    PostgresTarget,
+    Target,
+    begun,
+    columns_of,
+    commit,
+    in_folder,
+    servers_of,
+)
 
 
-@pytest.fixture(params=["delta", "postgres"])
+@pytest.fixture(params=["delta", "iceberg", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return TARGETS[request.param](tmp_path, servers_of(request))
 
@@ -132,10 +146,109 @@ def test_a_place_that_cannot_be_written(request: pytest.FixtureRequest, tmp_path
     lasts = lasts.select(lasted=sq.col("d") - sq.col("d"))
     with pytest.raises(PlanError, match="run: column 'lasted' is interval day to second, which Delta lacks. Cast it"):
         DeltaTarget(tmp_path, servers_of(request), "table").opened(columns_of(lasts))
-    with pytest.raises(PlanError, match=r"merge_into: no such format of tables; found 'hudi'. There is 'delta'"):
+    with pytest.raises(
+        PlanError, match=r"merge_into: no such format of tables; found 'hudi'. There are 'delta', 'iceberg'"
+    ):
         sq.merge_into("hudi", "a")
     with pytest.raises(PlanError, match="merge_into: path is a text; found int"):
         sq.merge_into("delta", 5)  # type: ignore[arg-type]
+
+
+KEYS: dict[str, tuple[Any, Any]] = {
+    "bigint": (1, 2),
+    "double": (float("nan"), 0.5),
+    "string": ("", "a'b"),
+    "boolean": (True, False),
+    "date": (dt.date(2024, 5, 1), dt.date(1, 1, 1)),
+    "timestamp": (dt.datetime(2024, 5, 1, 0, 0, 0, 1, dt.UTC), dt.datetime(1969, 1, 1, tzinfo=dt.UTC)),
+    "decimal(10,2)": (decimal.Decimal("1.10"), decimal.Decimal("-0.01")),
+    "binary": (b"\x00", b"\xff"),
+    "array<string>": (["a"], ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_all_types_in_iceberg(tmp_path: Path, kind: str) -> None:
+    """Rows that share a value with a key, and are of another one, stay, and so do those of other files."""
+    place = in_folder(IcebergTarget, tmp_path)
+    sink = place.opened(columns_of(counts(f"at int, k {kind}, v int"), OutputForm.UPSERT))
+    one, two = KEYS[kind]
+    rows = [(key, start) for key in (one, two, None) for start in (0, 10, 20)]
+
+    def changed(op: str, n: int, keys: list[tuple[Any, int]]) -> pa.Table:
+        ends = [start + 10 if op == "upsert" else None for _, start in keys]
+        names = {"op": [op] * len(keys), "k": [k for k, _ in keys], "n": [n] * len(keys), "start": [s for _, s in keys]}
+        arrow = {"op": pa.string(), "k": place.stored().schema().as_arrow().field("k").type}
+        columns = {name: pa.array(values, arrow.get(name, pa.int64())) for name, values in names.items()}
+        return pa.table({**columns, "end": pa.array(ends, pa.int64())})
+
+    commit(sink, 0, changed("upsert", 1, rows))
+    commit(sink, 1, pa.concat_tables([changed("upsert", 2, [(one, 0), (None, 10)]), changed("delete", 0, [(two, 20)])]))
+    left = {(str(k), start): n for k, n, start, _ in place.tuples()}
+    expected = {(str(k), start): 1 for k, start in rows} | {(str(one), 0): 2, ("None", 10): 2}
+    del expected[str(two), 20]
+    assert left == expected and held(place) == len(expected)
+
+
+def test_more_keys_in_iceberg_than_a_filter_names(tmp_path: Path) -> None:
+    """Rows between the keys stay."""
+    place = in_folder(IcebergTarget, tmp_path)
+    sink = place.opened(columns_of(counts(), OutputForm.UPSERT))
+    commit(sink, 0, upserts(*(("upsert", f"k{n:04}", 1, n) for n in range(900)), ("upsert", None, 1, 0)))
+    commit(sink, 1, upserts(*(("upsert" if n % 2 else "delete", f"k{n:04}", 2, n) for n in range(0, 900, 3))))
+    expected = {(f"k{n:04}", 2 if n % 6 == 3 else 1) for n in range(900) if n % 6} | {(None, 1)}
+    assert {row[:2] for row in place.tuples()} == expected and held(place) == len(expected)
+
+
+def test_a_table_of_icebergs_that_others_write_too(tmp_path: Path) -> None:
+    """A commit that comes between is no error; the table's parts are those of columns."""
+    place = in_folder(IcebergTarget, tmp_path)
+    wrong = "run: partition_by names no column of the rows: zone; there are k, n, start, end"
+    with pytest.raises(PlanError, match=wrong):
+        place.opened(columns_of(counts()), partition_by="zone")
+    sink = place.opened(columns_of(counts(), OutputForm.UPSERT), partition_by="k")
+    transaction = begun(sink)()
+    commit(sink, 7, upserts(("upsert", "b", 1, 0), ("upsert", "c", 1, 0), ("upsert", None, 1, 0)), run="other")
+    transaction.write(upserts(("upsert", "a", 2, 0), ("delete", "b", None, 0), ("upsert", None, 3, 0)).to_reader(), 0)
+    transaction.close()
+    assert {row[:2] for row in place.tuples()} == {("a", 2), ("c", 1), (None, 3)}
+    assert {task.file.partition[0] for task in place.stored().scan().plan_files()} == {"a", "c", None}
+    with pytest.raises(
+        PlanError, match=r"run: the table lake.db.rows is divided by identity of k; found partition_by="
+    ):
+        place.opened(columns_of(counts(), OutputForm.UPSERT), partition_by="n")
+    with place.stored().update_schema() as schema:
+        schema.add_column("more", IcebergText())
+    with pytest.raises(PlanError, match="run: the table lake.db.rows does not fit the rows; the rows have no 'more'"):
+        place.opened(columns_of(counts(), OutputForm.UPSERT))
+
+
+def test_a_catalog_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is say options, or pyiceberg's configuration, which is read when a run begins; no error has the password."""
+    with pytest.raises(
+        PlanError, match="merge_into: a table of Iceberg's is a namespace's and a name, .* found 'rows'"
+    ):
+        sq.merge_into("iceberg", "rows")
+    unknown = (
+        r"run: the table nowhere.db.rows cannot be .* in the catalog nowhere; .* Say where the catalog is, as options="
+    )
+    with pytest.raises(SourceError, match=unknown):
+        sink_of(sq.merge_into("iceberg", "nowhere.db.rows"), "run").create(columns_of(counts()), "run")
+    monkeypatch.setenv("SECRET", "hush")
+    away = {"uri": "postgresql+psycopg://me@127.0.0.1:1/a", "password": "${SECRET}", "warehouse": "x"}
+    sink = sink_of(sq.merge_into("iceberg", "db.rows", options=away), "run")
+    with pytest.raises(SourceError, match="run: the table db.rows cannot be .* in the catalog default; ") as refused:
+        sink.create(columns_of(counts()), "run")
+    assert "hush" not in f"{refused.value}{sink!r}"
+    place = in_folder(IcebergTarget, tmp_path)
+    for name, value in place.place.properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    sink_of(sq.merge_into("iceberg", "lake.db.rows"), "run").create(columns_of(counts()), "run")
+    assert place.tuples() == []
+    lasts = sq.points(t.table("at timestamp, d timestamp", []), time="at")
+    lasts = lasts.select(lasted=sq.col("d") - sq.col("d"))
+    with pytest.raises(PlanError, match="run: column 'lasted' is interval day to second, which Iceberg lacks. Cast it"):
+        in_folder(IcebergTarget, tmp_path, "other").opened(columns_of(lasts))
 
 
 def test_who_does_not_let_us_in(

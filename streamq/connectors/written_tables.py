@@ -1,4 +1,4 @@
-"""Tables that runs write and databases keep, as values: Delta's by their paths, PostgreSQL's by their names."""
+"""Tables that runs write, as values: Delta's by their paths, those of Iceberg and of PostgreSQL by their names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from streamq.errors import PlanError, check_keywords, column_names, kind_of
 
-DELTA = "delta"
-"""The format of tables that are folders with a log."""
+DELTA, ICEBERG = "delta", "iceberg"
+"""The formats of tables: folders with a log, and names in a catalog."""
 
 
 @dataclass(frozen=True)
 class MergedTable:
-    """A table of Delta's at ``path``, as :func:`merge_into` describes it; () as ``key`` stands for the run's."""
+    """A table, as :func:`merge_into` describes it; () as ``key`` stands for the run's."""
 
-    path: str
+    format: str
+    place: str
     key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -39,30 +40,42 @@ def merge_into(
     partition_by: str | Sequence[str] = (),
     options: Mapping[str, str] | None = None,
 ) -> MergedTable:
-    """Say that a run writes a table, ``sink=sq.merge_into("delta", path)``; the only format is "delta".
+    """Say that a run writes a table, ``sink=sq.merge_into("delta", path)``, or one of Iceberg by its name in a catalog.
 
-    The package deltalake writes it, on the workers, too; the session needs no jars for it. Of ``output="upsert"`` rows replace
-    those of their key, and deletions delete them; rows of other outputs are appended. A micro-batch is one version of the table,
-    which has the micro-batch's number, too: of a run that is killed no row is lost, and none comes twice.
+    The packages deltalake and pyiceberg write them, on the workers, too; the session needs no jars for it. Of
+    ``output="upsert"`` rows replace those of their key, and deletions delete them; rows of other outputs are appended. A
+    micro-batch is one commit, which has the micro-batch's number, too: of a run that is killed no row is lost, and none comes
+    twice.
 
-    A table that is not there is created, with the columns of the output (without ``op``) and folders for the values of the
+    A table that is not there is created, with the columns of the output (without ``op``), divided by the values of the
     columns ``partition_by``. One that is there must have these columns, of these types. ``key`` can only be that of the run
-    (``run.key``), and may be left out. ``options`` are those of the place, such as a region; of a value ``"${NAME}"`` the
-    environment variable is taken. Raises PlanError for wrong arguments; a run raises PlanError for a table that does not fit,
-    SourceError for a place that cannot be written.
+    (``run.key``), and may be left out. ``options`` are those of the place, such as a region, and for Iceberg those of the
+    catalog; of a value ``"${NAME}"`` the environment variable is taken. Raises PlanError for wrong arguments; a run raises
+    PlanError for a table that does not fit, SourceError for a place that cannot be written.
+
+    An Iceberg table is "namespace.table" in pyiceberg's default catalog, or "catalog.namespace.table". Where the catalog is,
+    pyiceberg's configuration says, a file or variables such as *PYICEBERG_CATALOG__DEFAULT__URI*, and ``options``.
 
     ::
 
         query.run(output="upsert", sink=sq.merge_into("delta", "tables/by_zone"), checkpoint="checkpoint")
+
+        lake = {"uri": "http://catalog:8181", "token": "${TOKEN}"}
+        query.run(output="upsert", sink=sq.merge_into("iceberg", "lake.trips.by_zone", options=lake), checkpoint="checkpoint")
     """
-    if format != DELTA:
-        raise PlanError("merge_into", "no such format of tables", f"found {format!r}", f"There is {DELTA!r}.")
+    if format not in (DELTA, ICEBERG):
+        raise PlanError(
+            "merge_into", "no such format of tables", f"found {format!r}", f"There are {DELTA!r}, {ICEBERG!r}."
+        )
     _check_text("merge_into", "path", path)
+    if format == ICEBERG and (path.count(".") == 0 or not all(path.split("."))):
+        wrong = "a table of Iceberg's is a namespace's and a name, or a catalog's before them"
+        raise PlanError("merge_into", wrong, f"found {path!r}", 'As "trips.by_zone", or "lake.trips.by_zone".')
     columns, parts = column_names(key, "merge_into", "key"), column_names(partition_by, "merge_into", "partition_by")
     texts = tuple((options or {}).items())
     if not all(isinstance(text, str) for pair in texts for text in pair):
         raise PlanError("merge_into", "options are texts", f"found {sorted(map(str, dict(texts)))}")
-    return MergedTable(path, columns, parts, texts)
+    return MergedTable(format, path, columns, parts, texts)
 
 
 @check_keywords

@@ -35,7 +35,7 @@ class DeltaSink(TransactionalSink):
         if missing := [name for name in parts if name not in types]:
             wrong = f"partition_by names no column of the rows: {', '.join(missing)}"
             raise PlanError(verb, wrong, f"there are {', '.join(types)}")
-        path, settings = self.table.path, dict(self.settings)
+        path, settings = self.table.place, dict(self.settings)
         with self._errors_of_place(verb):
             if not DeltaTable.is_deltatable(path, settings):
                 here = local_path(path)
@@ -58,7 +58,7 @@ class DeltaSink(TransactionalSink):
 
     @property
     def _title(self) -> str:
-        return f"the table {self.table.path}"
+        return f"the table {self.table.place}"
 
     @contextmanager
     def _errors_of_place(self, verb: str) -> Iterator[None]:
@@ -71,7 +71,7 @@ class DeltaSink(TransactionalSink):
             raise SourceError(verb, f"{self._title} cannot be read or created", str(error).splitlines()[0]) from error
 
     def transaction(self, run: str) -> Callable[[], Transaction]:
-        return partial(DeltaTransaction, self.table.path, dict(self.settings), self.key, run)
+        return partial(DeltaTransaction, self.table.place, dict(self.settings), self.key, run)
 
 
 def _field_of_delta(name: str, kind: DataType, verb: str) -> pa.Field:

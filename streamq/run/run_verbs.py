@@ -164,7 +164,7 @@ def result(
     """Return a result for :func:`run_all` to write: a query, its sink, and its output.
 
     ``sink``, ``output``, ``key``, ``ctis`` and ``stamped`` are those of :meth:`Stream.run`, except that "memory", "console" and
-    formats other than those of files with a path are no sinks here: sq.merge_into writes a table of Delta's. ``name``: the
+    formats other than those of files with a path are no sinks here: sq.merge_into writes tables. ``name``: the
     result's, for :meth:`Run.table` and :meth:`Run.remove`, and the value of the column ``result`` in the folder that
     ``run_all(..., folder=)`` writes. ``store``: the folder in which the result is published by its name, as by :func:`publish`: a
     changelog with CTIs, without another sink. Raises PlanError for an object that is not a stream, an illegal sink or name, and

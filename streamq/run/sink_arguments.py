@@ -8,9 +8,10 @@ from typing import Any
 from streamq.connectors.file_formats import ArrowFiles
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.stored_files import Files
-from streamq.connectors.written_tables import MergedTable, PostgresTable
+from streamq.connectors.written_tables import ICEBERG, MergedTable, PostgresTable
 from streamq.errors import PlanError
 from streamq.run.delta_sink import delta_sink
+from streamq.run.iceberg_sink import iceberg_sink
 from streamq.run.kafka_sink import kafka_sink
 from streamq.run.postgres_sink import postgres_sink
 from streamq.run.sinks import ConsoleSink, DataSourceSink, FunctionSink, MemorySink, NoopSink, Sink, Write
@@ -43,6 +44,8 @@ def sink_of(argument: Any, verb: str) -> Sink:
             return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
         case KafkaTopic():
             return kafka_sink(argument, verb)
+        case MergedTable(format=format) if format == ICEBERG:
+            return iceberg_sink(argument, verb)
         case MergedTable():
             return delta_sink(argument, verb)
         case PostgresTable():

@@ -1,4 +1,4 @@
-"""Runs into tables of Delta and PostgreSQL: killed before and after a commit, nothing is lost and nothing comes twice."""
+"""Runs into tables of Delta, Iceberg, PostgreSQL: killed before and after a commit, nothing is lost, nothing comes twice."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from scripts.postgres import PostgresServer
 from streamq import testing as t
 from streamq.errors import PlanError
 from tests.spark.test_kill import SCHEMA, SOAK, land, stays
+from tests.targets import IcebergTarget, in_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,18 @@ def armed(point, number):
 
 if "KILL" in os.environ:
     import deltalake, psycopg
+    from pyiceberg.table import Table
 
+    do_commit = Table._do_commit
+
+    def commit_iceberg(self, updates, requirements):
+        marks = {name: value for update in updates for name, value in getattr(update, "updates", {}).items()}
+        number = max((int(value) for name, value in marks.items() if name.startswith("streamq.batch")), default=-1)
+        armed("before iceberg", number)
+        do_commit(self, updates, requirements)
+        armed("after iceberg", number)
+
+    Table._do_commit = commit_iceberg
     write, commit = deltalake.write_deltalake, psycopg.Connection.commit
 
     def write_deltalake(table, rows, **arguments):
@@ -78,9 +90,10 @@ def counts(s: sq.Stream) -> sq.Stream:
 
 
 def run(spark: SparkSession, folder: object, dsn: str, *, finish: bool = False) -> None:
-    """Write final rows into tables of both systems, in one run, over what files there are."""
+    """Write final rows into tables of all systems, in one run, over what files there are."""
     query = counts(stays(spark, folder))
-    sinks: list[Any] = [sq.merge_into("delta", f"{folder}/final"), sq.postgres(dsn, "killed")]
+    delta, iceberg = sq.merge_into("delta", f"{folder}/final"), in_folder(IcebergTarget, folder, "final").sink()
+    sinks: list[Any] = [delta, iceberg, sq.postgres(dsn, "killed")]
     results = [sq.result(query, sink=sink) for sink in sinks]
     sq.run_all(results, checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=finish, buckets=2)
 
@@ -89,17 +102,17 @@ def delta_rows(path: object) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()]
 
 
-KILLS = ("before delta:0", "before postgres:1", "after postgres:1", "after delta:2")
+KILLS = ("before delta:0", "before iceberg:1", "after iceberg:1", "after postgres:1", "after delta:2")
 """The places where the job is killed, each in the first micro-batch of at least that number that comes there with rows."""
 
 
 def test_killed_before_and_after_a_commit(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
-    """Delta's table is written first, so that between the two it has the micro-batch, and that of PostgreSQL has not."""
+    """The tables are written one after the other, so that between two of them some have the micro-batch, and others have not."""
     everything = land(tmp_path / "in", random.Random(7))
     (tmp_path / "sitecustomize.py").write_text(SITE)
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    for kill in KILLS if SOAK else KILLS[1:3]:
+    for kill in KILLS if SOAK else KILLS[2:4]:
         environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "KILL": kill}
         with (tmp_path / "log").open("ab") as log:
             command = [sys.executable, str(script), str(tmp_path), postgres.dsn()]
@@ -110,6 +123,7 @@ def test_killed_before_and_after_a_commit(spark: SparkSession, postgres: Postgre
     expected = sorted(tuple(row.values()) for row in answer.to_pylist())
     assert len(expected) > 20
     assert sorted(delta_rows(tmp_path / "final")) == expected
+    assert sorted(in_folder(IcebergTarget, tmp_path, "final").tuples()) == expected
     assert sorted(postgres.rows("SELECT * FROM killed")) == expected
 
 
@@ -122,12 +136,14 @@ def test_upserts_are_the_history_as_it_stands(spark: SparkSession, postgres: Pos
         query = s.group_by("k").tumbling_window(10).select(n=sq.count()).where(sq.col("n") < 3)
         sinks: list[Any] = [
             sq.merge_into("delta", str(tmp_path / "rows"), partition_by="k"),
+            in_folder(IcebergTarget, tmp_path).sink(partition_by="k"),
             sq.postgres(postgres.dsn(), "latest_rows"),
         ]
         results = [sq.result(query, sink=sink, output="upsert") for sink in sinks]
         sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", early=True)
     expected = {("a", 1, 10, 20), ("b", 1, 0, 10), (None, 2, 0, 10)}
     assert {*delta_rows(tmp_path / "rows")} == expected == {*postgres.rows("SELECT * FROM latest_rows")}
+    assert {*in_folder(IcebergTarget, tmp_path).tuples()} == expected
     wrong = s.select(k=sq.col("k"), n=sq.lit("many"))
     with pytest.raises(PlanError, match="run: the table .*rows does not fit the rows; its 'n' is bigint, not string"):
         wrong.run(sink=sq.merge_into("delta", str(tmp_path / "rows")), checkpoint=str(tmp_path / "other"))
@@ -143,6 +159,7 @@ def test_the_current_value_of_each_key(spark: SparkSession, postgres: PostgresSe
         counts = s.group_by("k").tumbling_window(10).select(n=sq.count()).where(sq.col("n") < 3)
         results = [
             sq.result(counts, output="latest", sink=sq.merge_into("delta", str(tmp_path / "rows"))),
+            sq.result(counts, output="latest", sink=in_folder(IcebergTarget, tmp_path).sink()),
             sq.result(
                 s.select(k=sq.col("k"), at=sq.start()), output="latest", key="k", sink=sq.postgres(postgres.dsn(), "at")
             ),
@@ -150,7 +167,8 @@ def test_the_current_value_of_each_key(spark: SparkSession, postgres: PostgresSe
         ]
         run = sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", early=True)
         assert run.key == ("k",)
-    assert {*delta_rows(tmp_path / "rows")} == {("a", 1, 0, 10), ("b", 2, 0, 10), (None, 1, 40, 50)}
+    latest = {("a", 1, 0, 10), ("b", 2, 0, 10), (None, 1, 40, 50)}
+    assert {*delta_rows(tmp_path / "rows")} == latest == {*in_folder(IcebergTarget, tmp_path).tuples()}
     assert {*postgres.rows("SELECT * FROM at")} == {("a", 14, 14, 15), ("b", 3, 3, 4), (None, 41, 41, 42)}
     assert {"op": "upsert", "k": "a", "n": 1, "start": 0, "end": 10} in seen[-1], (
         "the window after it has grown too large"

@@ -74,5 +74,6 @@ KAFKA = ConnectorNeed(
 CONNECTORS = (
     KAFKA,
     ConnectorNeed("delta", {"for its sink and without Spark": PackageNeed("deltalake", "deltalake")}),
+    ConnectorNeed("iceberg", {"for its sink and without Spark": PackageNeed("pyiceberg", "pyiceberg")}),
     ConnectorNeed("postgres", {"for its sink": PackageNeed("psycopg", "psycopg")}),
 )
