@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pyspark
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
@@ -135,11 +136,13 @@ class OutsideTable(Connector):
         """Return what a reader of Spark's reads; raise SessionError if it lacks the format."""
         feed = {"readChangeFeed": "true", SINCE: "0"} if self.changes else {}
         reader = reader.options(**(feed | option_values(self.options)))
-        if self.format == CATALOG:
-            return reader.table(self.place)
         try:
-            rows: DataFrame = reader.format(self.format).load(self.place)
+            by_name = self.format == CATALOG
+            rows: DataFrame = reader.table(self.place) if by_name else reader.format(self.format).load(self.place)
+            # through Spark Connect nothing is looked up before
             _ = rows.schema
+        except AnalysisException as error:
+            raise SourceError("table", f"{self.place} is not read", str(error).splitlines()[0]) from error
         except Exception as error:
             # PySpark has no class of its own for it
             if "DATA_SOURCE_NOT_FOUND" in str(error):

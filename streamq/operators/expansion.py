@@ -120,8 +120,9 @@ def _refresh_ticks(refresh: Duration, rows: Any) -> int:
     Raises PlanError for rows that cannot be read again, and for a negative time, TimeError for what is no time.
     """
     check_refreshable(rows, "join_table")
-    every = 0 if refresh == EACH_BATCH else ticks(refresh, TIMESTAMP, "join_table")
-    if every < 0:
+    names_batch = "batch" in str(refresh).lower()
+    every = 0 if names_batch else ticks(refresh, TIMESTAMP, "join_table")
+    if every < 0 or (names_batch and refresh != EACH_BATCH):
         raise PlanError("join_table", f"refresh is {EACH_BATCH!r} or a duration", f"found {refresh!r}")
     return every
 

@@ -134,8 +134,12 @@ class PostgresSink(TransactionalSink):
         try:
             connection = psycopg.connect(self.dsn, connect_timeout=10)
         except psycopg.Error as error:
+            text = " ".join(str(error).split())
+            if "FATAL: " in text:
+                wrong, hint = "the server of PostgreSQL refused the login", "Check user, password and database."
+                raise SourceError(verb, wrong, text.rpartition("FATAL: ")[2].strip(), hint) from None
             hint = "Is it up, and can this computer reach it? It is that of the driver."
-            raise SourceError(verb, "no server of PostgreSQL lets us in", " ".join(str(error).split()), hint) from None
+            raise SourceError(verb, "no server of PostgreSQL answers", text, hint) from None
         try:
             with connection:
                 yield connection

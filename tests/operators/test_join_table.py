@@ -75,6 +75,8 @@ def test_refresh_is_refused_for_what_is_not_read_again(tmp_path: Path) -> None:
     cities = sq.files(tmp_path, schema="zone bigint")
     with pytest.raises(PlanError, match="join_table: refresh is 'each batch' or a duration; found '-1 minutes'"):
         S.join_table(cities, "zone", refresh="-1 minutes")
+    with pytest.raises(PlanError, match="join_table: refresh is 'each batch' or a duration; found 'every batch'"):
+        S.join_table(cities, "zone", refresh="every batch")
     with pytest.raises(TimeError, match="join_table: .*; found 'each row'"):
         S.join_table(cities, "zone", refresh="each row")
 

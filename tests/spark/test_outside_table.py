@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq.errors import SessionError
+from streamq.errors import SessionError, SourceError
 from tests.connectors.test_outside_table import TRIPS, rates
 
 
@@ -47,6 +47,11 @@ def test_a_stream_meets_a_table_of_deltas_as_it_is_now(spark: SparkSession, plai
         run.stop()
     rows = sq.files(tmp_path / "out").in_memory("show").sort_by("start")
     assert rows.column("name").to_pylist() == ["Anna", "Ada"]
+
+
+def test_a_table_that_is_not_there_is_an_error_of_the_users_line(spark: SparkSession) -> None:
+    with pytest.raises(SourceError, match=r"table: spark_catalog.default.nowhere is not read; \[TABLE_OR_VIEW_NOT_FOUND\]"):
+        sq.points(sq.table("spark_catalog.default.nowhere"), time="at")
 
 
 def test_a_table_of_a_catalog_is_a_batch_and_a_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
