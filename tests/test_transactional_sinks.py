@@ -258,13 +258,12 @@ def test_who_does_not_let_us_in(
     place = PostgresTarget(tmp_path, servers_of(request), "private")
     wrong = sq.postgres(postgres.dsn("guess"), "private")
     with pytest.raises(
-        SourceError, match="run: the server of PostgreSQL refused the login; password authentication failed .* Check user"
+        SourceError,
+        match="run: the server of PostgreSQL refused the login; password authentication failed .* Check user",
     ) as refused:
         sink_of(wrong, "run").check("run", name=None, finish=False)
     assert "guess" not in f"{refused.value!s}{wrong!r}{sink_of(wrong, 'run')!r}"
-    with pytest.raises(
-        SourceError, match="run: no server of PostgreSQL answers; .*port 1 failed: Connection refused"
-    ):
+    with pytest.raises(SourceError, match="run: no server of PostgreSQL answers; .*port 1 failed: Connection refused"):
         sink_of(sq.postgres("postgresql://127.0.0.1:1/a", "private"), "run").check("run", name=None, finish=False)
     with pytest.raises(SourceError, match="run: no environment variable NOBODY; the place of a table names it"):
         sink_of(sq.postgres("host=a password=${NOBODY}", "private"), "run")

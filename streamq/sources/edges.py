@@ -421,8 +421,9 @@ def changes(
     they are ``beside`` it. A change that is delivered again, equal in all columns but those in ``beside``, is a duplicate, as for
     :func:`edges`: no ``id`` is needed.
 
-    By default ``op`` and ``time`` are the columns of Delta's feeds, ``sq.table("delta", path, changes=True)``, and of Debezium's
-    topics, ``sq.kafka(servers, topic, schema="item string, price double", envelope="debezium")``, and the order is that of these.
+    By default ``op`` and ``time`` are the columns of the feeds of Delta and Iceberg, ``sq.table("delta", path, changes=True)``,
+    and of Debezium's topics, ``sq.kafka(servers, topic, schema="item string, price double", envelope="debezium")``, and the order
+    is that of these.
 
     ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch is also
     raised if ``op`` holds no strings, or if ``key`` or ``order_by`` cannot be compared.

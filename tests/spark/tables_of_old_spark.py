@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.connectors.outside_table import JARS
+from streamq.errors import SourceError
 from tests.connectors.test_outside_table import TRIPS, rates
+from tests.test_transactional_sinks import LakePlace
 
 CONFIG = {
     "spark.jars.packages": ",".join(JARS.values()),
@@ -83,3 +85,41 @@ def test_iceberg_and_names_of_catalogs(spark: SparkSession, tmp_path: Path) -> N
         assert sorted(map(tuple, trips.to_df().collect())) == [("a", 1, 2), ("b", 2, 3)]
         (tmp_path / str(number)).mkdir()
         assert rows_of(trips, tmp_path / str(number)) == [("a", 1, 2), ("b", 2, 3)]
+
+
+def test_changes_of_iceberg_are_a_history(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a file that is written anew only rows that changed are changes; streams of them there are none."""
+    spark.sql("CREATE TABLE ice.db.rates (currency STRING, rate DOUBLE) USING iceberg")
+    spark.sql("INSERT INTO ice.db.rates VALUES ('EUR', 1.0), ('USD', 2.0), ('GBP', 5.0)")
+    spark.sql("UPDATE ice.db.rates SET rate = 3.0 WHERE currency = 'USD'")
+    spark.sql("DELETE FROM ice.db.rates WHERE currency = 'EUR'")
+    feed = sq.table("iceberg", "ice.db.rates", changes=True)
+    history = sq.changes(feed, key="currency")
+    assert history.columns == ["currency", "rate"]
+    rows = {(row["currency"], row["rate"]): (row["start"], row["end"]) for row in history.to_df().toArrow().to_pylist()}
+    assert {*rows} == {("EUR", 1.0), ("USD", 2.0), ("USD", 3.0), ("GBP", 5.0)}
+    assert rows["USD", 2.0][1] == rows["USD", 3.0][0] and rows["USD", 3.0][1] is None is rows["GBP", 5.0][1]
+    assert rows["EUR", 1.0][1] > rows["USD", 3.0][0] > rows["EUR", 1.0][0] == rows["GBP", 5.0][0]
+    second = spark.sql("SELECT snapshot_id FROM ice.db.rates.snapshots ORDER BY committed_at").collect()[1][0]
+    since = sq.table("iceberg", "ice.db.rates", changes=True, options={"start-snapshot-id": str(second)})
+    late = sq.changes(since, key="currency", invalid="drop")
+    assert late.to_df().count() == 0
+    with pytest.raises(
+        SourceError, match="run: Iceberg has no stream of a table's changes; found ice.db.rates. Read them"
+    ):
+        history.run(sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"))
+    with pytest.raises(SourceError, match="table: ice.db.nowhere is not read; "):
+        sq.points(sq.table("iceberg", "ice.db.nowhere"), time="at")
+
+
+def test_spark_reads_what_pyiceberg_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """By its metadata, as Spark has no catalog in a file: upserts, deletions, and the changes between micro-batches."""
+    query = sq.points(sq.files(tmp_path / "in"), time="at", progress=sq.generate(100)).group_by("k").tumbling_window(10)
+    lake = LakePlace(tmp_path)
+    for rows in ("(1L, 'a'), (2L, 'b'), (3L, NULL)", "(4L, 'a'), (15L, 'a')"):
+        spark.sql(f"SELECT * FROM VALUES {rows} AS t(at, k)").write.mode("append").parquet(str(tmp_path / "in"))
+        query.select(n=sq.count()).where(sq.col("n") < 2).run(
+            sink=lake.sink(), output="upsert", checkpoint=str(tmp_path / "cp"), trigger="available_now", early=True
+        )
+    stored = spark.read.format("iceberg").load(lake.stored().metadata_location)
+    assert {*map(tuple, stored.collect())} == {*lake.tuples()} == {("b", 1, 0, 10), (None, 1, 0, 10), ("a", 1, 10, 20)}

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import SessionError, SourceError
-from tests.connectors.test_outside_table import TRIPS, rates
+from tests.connectors.test_outside_table import TRIPS, configured_lake, rates
 
 
 def test_deltalake_reads_a_batch_where_the_session_lacks_the_format(spark: SparkSession, tmp_path: Path) -> None:
@@ -20,6 +20,19 @@ def test_deltalake_reads_a_batch_where_the_session_lacks_the_format(spark: Spark
     assert trips.to_df().toArrow().sort_by("k").to_pylist() == trips.to_arrow().to_pylist()
     history = sq.changes(sq.table("delta", rates(tmp_path / "rates"), changes=True), key="currency")
     assert history.to_df().toArrow().sort_by("rate").to_pylist() == history.to_arrow().sort_by("rate").to_pylist()
+
+
+def test_pyiceberg_reads_a_batch_where_the_session_lacks_the_format(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers get the configuration from the program."""
+    lake = sq.table("iceberg", configured_lake(tmp_path, monkeypatch))
+    assert lake.iceberg is not None
+    catalog = lake.iceberg.catalog()
+    catalog.create_namespace("db")
+    catalog.create_table("db.trips", TRIPS.schema).append(TRIPS)
+    trips = sq.points(lake, time="at", invalid="drop")
+    assert trips.to_df().toArrow().sort_by("k").to_pylist() == trips.to_arrow().to_pylist()
 
 
 def test_a_stream_without_the_format_is_refused_before_it_starts(spark: SparkSession, tmp_path: Path) -> None:
@@ -50,7 +63,9 @@ def test_a_stream_meets_a_table_of_deltas_as_it_is_now(spark: SparkSession, plai
 
 
 def test_a_table_that_is_not_there_is_an_error_of_the_users_line(spark: SparkSession) -> None:
-    with pytest.raises(SourceError, match=r"table: spark_catalog.default.nowhere is not read; \[TABLE_OR_VIEW_NOT_FOUND\]"):
+    with pytest.raises(
+        SourceError, match=r"table: spark_catalog.default.nowhere is not read; \[TABLE_OR_VIEW_NOT_FOUND\]"
+    ):
         sq.points(sq.table("spark_catalog.default.nowhere"), time="at")
 
 
