@@ -200,6 +200,16 @@ def test_more_keys_in_iceberg_than_a_filter_names(tmp_path: Path) -> None:
     assert {row[:2] for row in place.tuples()} == expected and held(place) == len(expected)
 
 
+def test_more_keys_in_iceberg_than_a_filter_names(tmp_path: Path) -> None:
+    """Rows between the keys stay."""
+    place = LakePlace(tmp_path)
+    sink = place.opened(columns_of(counts(), OutputForm.UPSERT))
+    commit(sink, 0, upserts(*(("upsert", f"k{n:04}", 1, n) for n in range(900)), ("upsert", None, 1, 0)))
+    commit(sink, 1, upserts(*(("upsert" if n % 2 else "delete", f"k{n:04}", 2, n) for n in range(0, 900, 3))))
+    expected = {(f"k{n:04}", 2 if n % 6 == 3 else 1) for n in range(900) if n % 6} | {(None, 1)}
+    assert {(row["k"], row["n"]) for row in place.rows()} == expected and len(place.rows()) == len(expected)
+
+
 def test_a_table_of_icebergs_that_others_write_too(tmp_path: Path) -> None:
     """A commit that comes between is no error; the table's parts are those of columns."""
     place = in_folder(IcebergTarget, tmp_path)

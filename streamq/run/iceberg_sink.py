@@ -22,6 +22,9 @@ from streamq.errors import PlanError, SourceError, StreamqError
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client, check_table, table_columns
 from streamq.runtime.arrow.arrow_types import arrow_type
 
+NAMED = 200
+"""The number of values of a column that a filter names, as many as pyiceberg looks for in a file; of more it has the range."""
+
 COMMITS = 10
 """The number of times that a transaction tries to commit; others may commit to the table meanwhile."""
 
@@ -165,8 +168,8 @@ class IcebergTransaction(Transaction):
         del self.table
 
 
-def _rows_with_keys(changes: pa.Table, key: tuple[str, ...], divided: set[str]) -> Any:
-    """Return a filter of the rows that may have one of the keys: each column has a value that it has in some key.
+def _rows_with_keys(changes: pa.Table, key: tuple[str, ...], divided: set[str | None]) -> Any:
+    """Return a filter of the rows that may have one of the keys: each column has a value that it has in some key, or one between.
 
     ``divided`` are the columns by which the table is: pyiceberg knows no range of them where a part is that of NULL.
     """
@@ -182,10 +185,8 @@ def _rows_with_keys(changes: pa.Table, key: tuple[str, ...], divided: set[str]) 
         values = [value for value in column.unique().drop_null().to_pylist() if value == value]
         is_some = e.AlwaysFalse()
         if values:
-            is_some = e.In(name, values)
-        if values and name not in divided:
-            # the range leaves files out where there are many values
-            is_some = e.And(is_some, e.GreaterThanOrEqual(name, min(values)), e.LessThanOrEqual(name, max(values)))
+            is_in_range = e.And(e.GreaterThanOrEqual(name, min(values)), e.LessThanOrEqual(name, max(values)))
+            is_some = is_in_range if len(values) > NAMED and name not in divided else e.In(name, values)
         if column.null_count:
             is_some = e.Or(is_some, e.IsNull(name))
         if pa.types.is_floating(column.type):
