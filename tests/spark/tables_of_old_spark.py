@@ -14,7 +14,7 @@ import streamq as sq
 from streamq.connectors.outside_table import JARS
 from streamq.errors import SourceError
 from tests.connectors.test_outside_table import TRIPS, rates
-from tests.test_transactional_sinks import LakePlace
+from tests.targets import IcebergTarget, in_folder
 
 CONFIG = {
     "spark.jars.packages": ",".join(JARS.values()),
@@ -113,12 +113,13 @@ def test_changes_of_iceberg_are_a_history(spark: SparkSession, tmp_path: Path) -
 
 
 def test_spark_reads_what_pyiceberg_writes(spark: SparkSession, tmp_path: Path) -> None:
-    """By its metadata, as Spark has no catalog in a file: upserts, deletions, and the changes between micro-batches."""
-    query = sq.points(sq.files(tmp_path / "in"), time="at", progress=sq.generate(100)).group_by("k").tumbling_window(10)
-    lake = LakePlace(tmp_path)
+    """By its metadata, as Spark has no such catalog: upserts and deletions."""
+    lake = in_folder(IcebergTarget, tmp_path)
     for rows in ("(1L, 'a'), (2L, 'b'), (3L, NULL)", "(4L, 'a'), (15L, 'a')"):
         spark.sql(f"SELECT * FROM VALUES {rows} AS t(at, k)").write.mode("append").parquet(str(tmp_path / "in"))
-        query.select(n=sq.count()).where(sq.col("n") < 2).run(
+        trips = sq.points(sq.files(tmp_path / "in"), time="at", progress=sq.generate(100))
+        counts = trips.group_by("k").tumbling_window(10).select(n=sq.count()).where(sq.col("n") < 2)
+        counts.run(
             sink=lake.sink(), output="upsert", checkpoint=str(tmp_path / "cp"), trigger="available_now", early=True
         )
     stored = spark.read.format("iceberg").load(lake.stored().metadata_location)
