@@ -117,16 +117,27 @@ RAISED = (
         (
             CALLED.replace("Job aborted", "[NOT_THERE] no format"),
             QueryFailed,
-            "query: it ended with an error; org.apache.spark.SparkException: [NOT_THERE] no format due to stage failure. S",
+            "query: it ended with an error; org.apache.spark.SparkException: [NOT_THERE] no format due to stage failure; "
+            "java.io.IOException: Mkdirs failed. Spark's own",
         ),
         (
             COMPUTED.replace("ValueError: no", "py4j.no"),
             QueryFailed,
             "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own",
         ),
-        (READ, QueryFailed, "query: reading a source failed; [FAILED_READ_FILE.NO_HINT] Encountered error"),
+        (
+            READ,
+            QueryFailed,
+            "query: reading a source failed; [FAILED_READ_FILE.NO_HINT] Encountered error while reading file a.parquet; "
+            "java.lang.RuntimeException: corrupted file. Spark's own",
+        ),
         (OFFSETS, QueryFailed, "query: reading a source failed; org.apache.kafka.clients.consumer.OffsetOutOfRange"),
-        (WRITTEN, QueryFailed, "query: writing into the sink failed; [TASK_WRITE_FAILED] Task failed"),
+        (
+            WRITTEN,
+            QueryFailed,
+            "query: writing into the sink failed; [TASK_WRITE_FAILED] Task failed while writing rows; "
+            "java.io.IOException: No space left on device. Spark's own",
+        ),
         (DIVIDED, QueryFailed, "query: it ended with an error; [DIVIDE_BY_ZERO] Division by zero. Spark's own"),
         (
             "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [BROKEN] no such thing",

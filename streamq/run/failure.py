@@ -141,7 +141,8 @@ def _texts(error: BaseException) -> list[str]:
 def reason(error: BaseException) -> str:
     """Return the reason for a Spark exception, at most 500 characters.
 
-    This is the Python exception in it, else Spark's message if it has a name, else Java's first cause.
+    This is the Python exception in it, else Spark's message if it has a name, with Java's first cause if that is another, else
+    this cause.
     """
     text = str(error)
     raised = [line for line in _PYTHON.findall(text) if not line.startswith("py4j.")]
@@ -150,6 +151,13 @@ def reason(error: BaseException) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     # Py4J's message begins with the call that failed
     message = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
-    message = _STREAM.sub("", message)
-    causes = [] if _NAMED.search(message) else _CAUSE.findall(text)
-    return str(causes[-1] if causes else message)[:500]
+    message = _CODES.sub("", _STREAM.sub("", message))
+    causes = [cause for said in _texts(error) for cause in _CAUSE.findall(said)]
+    if not causes:
+        return message[:500]
+    cause = _CODES.sub("", causes[-1])
+    if not _NAMED.search(message):
+        return cause[:500]
+    # a cause that has a name is of Spark's, too, and says the same in other words
+    is_new = not _NAMED.search(cause) and cause.partition(": ")[2] not in message
+    return f"{message[:300].removesuffix('.')}; {cause}"[:500] if is_new else message[:500]
