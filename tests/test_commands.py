@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -251,11 +253,17 @@ query = sq.events([(1, 4, {"v": 1})], name="cars").tumbling_window(size).select(
 def made():
     return query
 
+def of_arguments(size):
+    return query
+
+results = [sq.result(query, sink="out"), sq.result(query)]
 number = 3
 """
 
 
-def test_a_query_is_loaded_from_a_file_or_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program in this folder; what loads it is undone at the end."""
     (tmp_path / "an_app.py").write_text(PROGRAM)
     (tmp_path / "beside_an_app.py").write_text("size = 10")
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -263,11 +271,24 @@ def test_a_query_is_loaded_from_a_file_or_a_module(tmp_path: Path, monkeypatch: 
         # what loads them is undone with what is set here
         monkeypatch.setitem(sys.modules, name, sys)
         monkeypatch.delitem(sys.modules, name)
-    assert load_query(f"{tmp_path}/an_app.py:query").to_arrow().to_pylist() == [{"n": 1, "start": 0, "end": 10}]
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("an_app")
+def test_a_query_is_loaded_from_a_file_or_a_module(tmp_path: Path) -> None:
+    query = load_query(f"{tmp_path}/an_app.py:query")
+    assert isinstance(query, sq.Stream) and query.to_arrow().to_pylist() == [{"n": 1, "start": 0, "end": 10}]
     assert load_query("an_app:made") is sys.modules["an_app"].query
+    assert load_query("an_app:results") == sys.modules["an_app"].results
     for place, wrong in (
-        ("an_app.py:number", "run: an_app.py:number is no stream; found int."),
+        (
+            "an_app.py:number",
+            "run: an_app.py:number is no query; found int. Give a stream, or what sq.result returns, or a list of that.",
+        ),
+        (
+            "an_app.py:of_arguments",
+            "run: an_app.py:of_arguments takes arguments; missing a required argument: 'size'. Give a function without.",
+        ),
         ("an_app.py:querry", "run: an_app.py has no querry. Did you mean 'query'?"),
         ("nothing.py:query", "run: there is no file nothing.py."),
         ("nothing_there:query", "run: there is no module nothing_there; No module named 'nothing_there'."),
@@ -276,6 +297,35 @@ def test_a_query_is_loaded_from_a_file_or_a_module(tmp_path: Path, monkeypatch: 
         with pytest.raises(PlanError) as raised:
             load_query(place)
         assert str(raised.value) == wrong
+
+
+@pytest.mark.usefixtures("an_app")
+@pytest.mark.parametrize(
+    ("query", "options", "wrong"),
+    [
+        (
+            "results",
+            ["--sink", "out"],
+            "--sink is not for results; found results at an_app.py:results. Write sq.result",
+        ),
+        ("results", ["--key", "k"], "--key is not for results; found results at an_app.py:results. Write sq.result"),
+        ("query", ["--folder", "out"], "--folder is not for a stream; found a stream at an_app.py:query. Give --sink."),
+    ],
+)
+def test_an_option_that_is_not_the_query_s(
+    query: str, options: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"an_app.py:{query}", "--checkpoint", "cp", *options]) == 2
+    assert capsys.readouterr().err.startswith(f"run: {wrong}")
+
+
+def test_the_options_are_the_arguments_of_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """And of ``run_all``; a command cannot say what is expected, and it always logs."""
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", capsys.readouterr().out)}
+    arguments = {*inspect.signature(sq.Stream.run).parameters, *inspect.signature(sq.run_all).parameters}
+    assert options == arguments - {"self", "results", "expected", "progress_log"} | {"help", "kafka"}
 
 
 def test_looking_at_runs_starts_without_spark(checkpoint: Path) -> None:

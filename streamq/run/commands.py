@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import signal
@@ -17,11 +18,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamq.choices import Request, RunState
 from streamq.errors import CedrError, CheckpointError, PlanError, SessionError, StreamqError, kind_of, nearest
 from streamq.run.status.status_folder import RunRecord, StatusFolder, checkpoints_below
+
+if TYPE_CHECKING:
+    from streamq.run.run_options import ResultRequest
+    from streamq.run.run_verbs import RunVerbs
 
 FINE, FAILED, WRONG = 0, 1, 2
 """The codes with which a command ends: all is well, a query or a check has failed, the arguments are wrong."""
@@ -51,18 +56,24 @@ def _parser() -> argparse.ArgumentParser:
         return one
 
     run = command("run", run_query, "Run a query until it ends, or is told to: by stop, finish, Ctrl-C or SIGTERM.")
-    run.add_argument("query", help="app.py:query or package.module:query, a stream or a function that returns one")
-    run.add_argument("--checkpoint", required=True, help="the folder of the run's state")
-    run.add_argument("--sink", help="a folder for the rows, or console; without it they are computed alone")
-    run.add_argument("--output", default="final", help="final (default), changelog or upsert")
-    run.add_argument("--trigger", help="a duration such as '10 seconds', adaptive or available_now")
-    run.add_argument("--consistency", default="middle", help="middle (default) or strong")
-    run.add_argument("--late-sink", help="a folder for late and invalid rows")
-    run.add_argument("--buckets", type=int, help="the number of parts of the state, for the life of the checkpoint")
-    run.add_argument("--name", help="the name of the run; that of the query by default")
     run.add_argument(
-        "--finish", action="store_true", help="with available_now: end the input, and write the last windows"
+        "query", help="app.py:query or package.module:query: a stream, results, or a function that returns them"
     )
+    given = partial(run.add_argument, default=argparse.SUPPRESS)
+    given("--checkpoint", required=True, help="the folder of the run's state")
+    given("--sink", help="a folder for the rows, or console; without it they are computed alone")
+    given("--folder", help="of results: a folder for those without a sink of their own")
+    given("--output", help="final (default), changelog, upsert or latest")
+    given("--key", action="append", help="a column of the key of latest rows; once for each")
+    given("--ctis", action="store_true", help="a changelog has CTIs, too")
+    given("--stamped", action="store_true", help="a changelog says when its rows were sent")
+    given("--early", action="store_true", help="a changelog has windows as soon as they have a member")
+    given("--trigger", help="a duration such as '10 seconds', adaptive or available_now")
+    given("--consistency", help="middle (default) or strong")
+    given("--late-sink", help="a folder for late and invalid rows")
+    given("--buckets", type=int, help="the number of parts of the state, for the life of the checkpoint")
+    given("--name", help="the name of the run; that of the query by default")
+    given("--finish", action="store_true", help="with available_now: end the input, and write the last windows")
     run.add_argument("--kafka", action="store_true", help="bring Spark's connector for Kafka")
     listing = command("ps", list_runs, "List the checkpoints below a folder, and how their runs stand.")
     listing.add_argument("folder", nargs="?", default=".", help="a folder, by default this one")
@@ -85,11 +96,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def load_query(target: str) -> Any:
-    """Return the query at ``app.py:query`` or ``package.module:query``, of a function what it returns.
+def load_query(target: str) -> RunVerbs | Sequence[ResultRequest]:
+    """Return the stream or the results at ``app.py:query`` or ``package.module:query``, of a function what it returns.
 
-    Raises PlanError if there is no such file, module or name, and if it is no stream; what the module raises passes through.
+    Raises PlanError if there is no such file, module or name, for a function with arguments, and if it is neither a stream nor
+    a result nor a list of results; what the module raises passes through.
     """
+    from streamq.run.run_options import ResultRequest
+    from streamq.run.run_verbs import RunVerbs
+
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise PlanError("run", "not the place of a query", f"found {target!r}", "Write app.py:query.")
@@ -98,10 +113,21 @@ def load_query(target: str) -> Any:
         names = [one for one in vars(module) if not one.startswith("_")]
         raise PlanError("run", f"{place} has no {name}", "", nearest(name, names))
     query = getattr(module, name)
-    query = query() if callable(query) and not hasattr(query, "plan") else query
-    if not hasattr(query, "run"):
-        raise PlanError("run", f"{target} is no stream", f"found {kind_of(query)}")
-    return query
+    if callable(query) and not isinstance(query, RunVerbs | ResultRequest):
+        try:
+            inspect.signature(query).bind()
+        except TypeError as error:
+            raise PlanError("run", f"{target} takes arguments", str(error), "Give a function without.") from error
+        query = query()
+    match query:
+        case RunVerbs():
+            return query
+        case ResultRequest():
+            return [query]
+        case [*results] if results and all(isinstance(one, ResultRequest) for one in results):
+            return results
+    hint = "Give a stream, or what sq.result returns, or a list of that."
+    raise PlanError("run", f"{target} is no query", f"found {kind_of(query)}", hint)
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -129,26 +155,27 @@ def _module_by_name(name: str) -> ModuleType:
 
 
 def run_query(parsed: argparse.Namespace) -> int:
-    """Run a query until it ends, in the active session or one that ``sq.session`` starts; a line a micro-batch is logged."""
+    """Run a stream, or results as one, until it ends; the options are those of ``run`` and ``run_all``.
+
+    It runs in the active session or one that ``sq.session`` starts; a line a micro-batch is logged. Raises PlanError for an
+    option that the other of the two has.
+    """
+    from streamq.run.run_verbs import RunVerbs, run_all
     from streamq.run.session.findings import active_session
     from streamq.run.session.spark_session import session
     from streamq.run.status.watching import noted_interrupt
 
-    query = load_query(parsed.query)
+    queries = load_query(parsed.query)
+    start, what = (queries.run, "a stream") if isinstance(queries, RunVerbs) else (partial(run_all, queries), "results")
+    options = {name: value for name, value in vars(parsed).items() if name not in ("query", "kafka", "command")}
+    parameters = inspect.signature(start).parameters
+    for name in options:
+        if name not in parameters:
+            hint = "Give --sink." if name == "folder" else f"Write sq.result(query, {name}=...) there."
+            raise PlanError("run", f"--{name} is not for {what}", f"found {what} at {parsed.query}", hint)
     if parsed.kafka or active_session() is None:
         session(kafka=parsed.kafka)
-    run = query.run(
-        name=parsed.name or parsed.query.rpartition(":")[2],
-        checkpoint=parsed.checkpoint,
-        sink=parsed.sink,
-        output=parsed.output,
-        trigger=parsed.trigger,
-        consistency=parsed.consistency,
-        late_sink=parsed.late_sink,
-        buckets=parsed.buckets,
-        finish=parsed.finish,
-        progress_log=True,
-    )
+    run = start(**{"name": parsed.query.rpartition(":")[2], **options}, progress_log=True)
     with noted_interrupt(signal.SIGINT, signal.SIGTERM) as interrupt:
         while not run.await_termination(1):
             if interrupt.came:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from scripts.postgres import PostgresServer
 from streamq.run.commands import main
 from streamq.run.status.status_folder import RunRecord, StatusFolder
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROGRAM = """
+import os
 from pathlib import Path
 
 import streamq as sq
@@ -44,6 +47,13 @@ def summed(module):
     return cars.with_columns(w=module(sq.col("v"))).group_by("zone").tumbling_window("10 minutes").select(w=sq.sum("w"))
 
 query, wrong = summed(multiplied), summed(failing)
+
+def results():
+    return [
+        sq.result(query, name="folder"),
+        sq.result(query, sink=sq.merge_into("delta", f"{HERE}/table"), output="upsert"),
+        sq.result(query, sink=sq.postgres(os.environ["DSN"], "fares_now"), output="latest"),
+    ]
 """
 
 ROWS = [("12:00", "a", 1.0), ("12:05", "a", 2.0), ("12:20", "b", 4.0)]
@@ -60,15 +70,25 @@ def app(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def record_when(checkpoint: Path, done: str, process: subprocess.Popen[str]) -> RunRecord:
+@pytest.fixture
+def loadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What loads the program in this process is undone at the end."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("app", "beside_the_app"):
+        # what loads them is undone with what is set here
+        monkeypatch.setitem(sys.modules, name, sys)
+        monkeypatch.delitem(sys.modules, name)
+
+
+def record_when(checkpoint: Path, done: str, process: subprocess.Popen[str] | None = None) -> RunRecord:
     """Wait until the run has written a record with micro-batches."""
     until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
+    while time.monotonic() < until and (process is None or process.poll() is None):
         record = StatusFolder.from_path(str(checkpoint), "test").record()
         if record is not None and record.metrics and record.metrics["query"]["rows"]:
             return record
         time.sleep(0.2)
-    raise AssertionError(f"{done}: {process.communicate()[0]}")
+    raise AssertionError(f"{done}: {process and process.communicate()[0]}")
 
 
 def written(out: Path) -> list[tuple[str, float]]:
@@ -98,15 +118,9 @@ def test_another_process_runs_and_this_one_looks_and_ends_it(app: Path, capsys: 
     assert written(out) == [("a", 30.0), ("b", 40.0)]
 
 
-def test_runs_in_this_session(
-    spark: SparkSession, app: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("loadable")
+def test_runs_in_this_session(spark: SparkSession, app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A failed query, one that is refused, an instalment, and a SIGTERM; of each the code, and what the checkpoint says."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("app", "beside_the_app"):
-        # what loads them is undone with what is set here
-        monkeypatch.setitem(sys.modules, name, sys)
-        monkeypatch.delitem(sys.modules, name)
     query, wrong = f"{app}/app.py:query", f"{app}/app.py:wrong"
     cp, out, failed = str(app / "cp"), str(app / "out"), str(app / "failed")
     assert main(["run", wrong, "--checkpoint", failed, "--trigger", "available_now"]) == 1
@@ -129,3 +143,30 @@ def test_runs_in_this_session(
     assert main(["run", query, "--checkpoint", cp, "--sink", out]) == 0
     assert capsys.readouterr().out == "query: stopped\n" and signal.getsignal(signal.SIGTERM) is before
     assert written(app / "out") == [("a", 30.0)]
+
+
+@pytest.mark.usefixtures("loadable", "spark")
+def test_results_with_sinks_of_their_own(
+    app: Path, postgres: PostgresServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a folder, a table of Delta's and one of PostgreSQL's; the other commands look at the run, and end it."""
+    monkeypatch.setenv("DSN", postgres.dsn())
+    place, checkpoint, codes = f"{app}/app.py:results", app / "cp", []
+
+    def look_and_finish() -> None:
+        record_when(checkpoint, "rows")
+        for command in ("ps", "why", "metrics", "finish"):
+            codes.append(main([command, str(app if command == "ps" else checkpoint)]))
+
+    other = threading.Thread(target=look_and_finish, daemon=True)
+    other.start()
+    assert main(["run", place, "--checkpoint", str(checkpoint), "--folder", str(app / "out"), "--name", "fares"]) == 0
+    other.join(30)
+    printed = capsys.readouterr().out.splitlines()
+    assert codes == [0, 0, 0, 0] and {"fares: finished, its stream has ended", "fares: finished"} <= {*printed}
+    assert written(app / "out") == [("a", 30.0), ("b", 40.0)]
+    table = DeltaTable(str(app / "table")).to_pyarrow_table().to_pylist()
+    assert sorted((row["zone"], row["w"]) for row in table) == [("a", 30.0), ("b", 40.0)]
+    assert sorted(postgres.rows("SELECT zone, w FROM fares_now")) == [("a", 30.0), ("b", 40.0)]
+    assert main(["run", place, "--checkpoint", str(checkpoint), "--folder", str(app / "out")]) == 2
+    assert "the checkpoint's stream has ended" in capsys.readouterr().err

@@ -28,6 +28,7 @@ import streamq as sq
 from scripts.broker import Broker
 from streamq import testing as t
 from streamq.errors import PlanError, SourceError
+from streamq.run.commands import main
 from streamq.run.kafka_sink import KafkaTransaction
 from streamq.testing.history import assert_same_history
 from tests.registry_server import registry
@@ -455,6 +456,37 @@ def test_a_broker_that_is_killed_and_comes_back(spark: SparkSession, kafka: Brok
     rows = [tuple(row.values()) for _, row in messages(kafka.servers, "behind")]
     assert len({*rows}) == len(rows) == 38
     assert (sum(n for _, n, *_ in rows), sum(total for _, _, total, *_ in rows)) == (190, sum(range(190)))
+
+
+PROGRAM = """
+import os
+
+import streamq as sq
+
+servers = os.environ["SERVERS"]
+
+def result():
+    topic = sq.kafka(servers, "fares", schema="at timestamp, k string, v bigint")
+    sums = sq.points(topic, time="at").group_by("k").tumbling_window("10 seconds").select(total=sq.sum("v"))
+    return sq.result(sums, sink=sq.kafka(servers, "totals"), output="upsert")
+"""
+
+
+def test_a_program_from_topic_to_topic(
+    spark: SparkSession, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command ``run``, in instalments: a result that says itself where its rows go."""
+    monkeypatch.setenv("SERVERS", kafka.servers)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "from_topic.py").write_text(PROGRAM)
+    command = ["run", f"{tmp_path}/from_topic.py:result", "--kafka", "--checkpoint", str(tmp_path / "checkpoint")]
+    kafka.create("fares", 1)
+    kafka.create("totals", 1, **{"cleanup.policy": "compact"})
+    for seconds, more in ((range(10), []), (range(10, 20), ["--finish"])):
+        kafka.send("fares", [value(second, "a", second) for second in seconds])
+        assert main([*command, "--trigger", "available_now", *more]) == 0
+    totals = [text["total"] for _, text in messages(kafka.servers, "totals") if text is not None]
+    assert totals[-2:] == [45, 145]
 
 
 def test_a_message_that_kafka_does_not_take(kafka: Broker) -> None:
