@@ -29,6 +29,8 @@ from streamq.patterns.pattern_tree import AliasVerbs, Contributor
 from streamq.plan.footprint import Footprint, OpenedPart
 from streamq.plan.node import nodes, number_sources
 from streamq.run import run_verbs
+from streamq.run.run_reports import RunReports
+from streamq.run.run_results import RunResults
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
 from streamq.run.storage import migrate
@@ -122,11 +124,12 @@ def sections() -> dict[str, list[Entry]]:
             *methods("stream", RunVerbs),
             *(Entry(f"sq.{name}", function) for room in (run_verbs, migrate) for name, function in public(room)),
         ],
-        "A running query": [*methods("run", Run), *values("run", Run)],
+        "A running query": [e for read in (methods, values) for room in RUN for e in read("run", room)],
         "A trace": [*methods("trace", Trace), *values("trace", Trace)],
     }
 
 
+RUN = (Run, RunResults, RunReports)
 OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
 PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress_policies", "streamq.sources."
 CONNECTORS = "streamq.connectors."
@@ -162,7 +165,8 @@ def of_groups(entries: list[Entry]) -> list[Entry]:
 
 def values(owner: str, cls: type) -> list[Entry]:
     """The public properties that a class itself defines."""
-    return [Entry(f"{owner}.{n}", p.fget, (), "") for n, p in vars(cls).items() if isinstance(p, property) and p.fget]
+    found = {n: p for n, p in vars(cls).items() if isinstance(p, property) and not n.startswith("_")}
+    return [Entry(f"{owner}.{n}", p.fget, (), "") for n, p in found.items() if p.fget]
 
 
 def anchor(heading: str) -> str:

@@ -21,8 +21,8 @@ import streamq as sq
 from streamq.choices import Request, RunState
 from streamq.errors import PlanError
 from streamq.run.commands import load_query, main
-from streamq.run.prepared_stream import refuse_second_run
 from streamq.run.rehearsal import Rehearsal
+from streamq.run.running import refuse_second_run
 from streamq.run.status.attendant import Attendant
 from streamq.run.status.run_status import RunStatus
 from streamq.run.status.status_folder import LOST_AFTER, RunRecord, StatusFolder

@@ -5,14 +5,10 @@ A changed query is compiled so that it goes on from the state in a checkpoint, i
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -46,16 +42,12 @@ from streamq.run.session.findings import check_sink_functions, master_of, sessio
 from streamq.run.session.spark_session import prepare_for_streams, warn_of_tasks
 from streamq.run.sinks import DataSourceSink, DividedFolder, Sink, SplitWriter
 from streamq.run.status.run_status import REPORTS, RESULTS
-from streamq.run.status.status_folder import StatusFolder
 from streamq.run.storage.checkpoint import END_OF_INPUT, Checkpoint, Claim, ClockRows, identity_of, ticking_clock
 from streamq.run.storage.files import WRITABLE, read_line, write_line
 from streamq.run.storage.raw_files import folder_name
 from streamq.runtime.deltas import LE, RE, WEIGHT
 from streamq.runtime.hosts.identity import MIGRATE, Identity, OtherLayout, fit_to_state
 from streamq.runtime.hosts.result_rows import INSERTED, RETRACTED, SENT
-
-if TYPE_CHECKING:
-    from streamq.run.running import Run
 
 
 def compile_to_fit(plan: Results, options: Options, stored: Identity | None) -> tuple[StagedPlan, Identity]:
@@ -384,41 +376,6 @@ def _written_rows(spark: SparkSession, verb: str, path: str) -> list[dict[str, A
             return None
 
 
-def temporary_folder(prefix: str) -> str:
-    """Create a folder that is removed when this process ends, and return its path."""
-    path = tempfile.mkdtemp(prefix=prefix)
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
-_RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
-"""The last run of this process on each checkpoint."""
-
-
-@spark_errors(
-    "run", "Spark does not start the query", "Look at the sources, the sink, its options, and the checkpoint."
-)
-def start_run(options: RunOptions) -> Run:
-    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
-
-    A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
-    With ``finish`` the end of the input comes together with it if the first micro-batch reads all of it. This process remembers
-    the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
-    and the error of a query that is run to its end.
-    """
-    options.check()
-    path = options.checkpoint or temporary_folder("streamq-checkpoint-")
-    refuse_second_run(path)
-    launch, claim = claimed(fitted(replace(options, checkpoint=path)))
-    from streamq.run.running import Run
-
-    run = Run(launch, claim, is_attended=options.checkpoint is not None)
-    _RUNNING[folder_name(path)] = run
-    if launch.ends_by_itself:
-        run._drain(claim)
-    return run
-
-
 def fitted(options: RunOptions) -> PreparedStream:
     """Prepare queries, and what their rows go into; raise the error of what does not fit that, or the checkpoint, as it is."""
     prepared = prepare(options)
@@ -487,16 +444,3 @@ def claimed(prepared: PreparedStream) -> tuple[Launch, Claim]:
         pacer=Pacer(hops_of(options.plans, options.verb), prepared.program) if options.trigger == ADAPTIVE else None,
     )
     return launch, claim
-
-
-def refuse_second_run(checkpoint: str) -> None:
-    """Raise PlanError if another run of this computer uses the checkpoint: Spark would stop that run, or fail later."""
-    other = _RUNNING.get(folder_name(checkpoint))
-    if other is not None and other.query.isActive:
-        hint = "Call stop() on that run first."
-        raise PlanError("run", "another run is on this checkpoint", f"found {checkpoint}", hint)
-    record = StatusFolder.from_path(checkpoint, "run").record()
-    if record is not None and record.is_of_another_process:
-        observed = f"{record.name}, process {record.pid}, is on {checkpoint}"
-        hint = f"Stop it first: python -m streamq stop {checkpoint}"
-        raise PlanError("run", "another run is on this checkpoint", observed, hint)

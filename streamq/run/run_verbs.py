@@ -144,7 +144,7 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.prepared_stream import start_run
+        from streamq.run.running import start_run
 
         return start_run(RunOptions.from_call("run", locals()))
 
@@ -232,7 +232,7 @@ def run_all(
             checkpoint="checkpoint",
         )
     """
-    from streamq.run.prepared_stream import start_run
+    from streamq.run.running import start_run
 
     _check_results(results, "run_all")
     return start_run(replace(RunOptions.from_call("run_all", locals(), results), together=True))
@@ -269,7 +269,7 @@ def publish(
         per_zone = trips.group_by("zone").tumbling_window("1 hour").select(n=sq.count())
         run = sq.publish(per_zone, "per_zone", store="queries", checkpoint="checkpoint")
     """
-    from streamq.run.prepared_stream import start_run
+    from streamq.run.running import start_run
 
     if not isinstance(query, Verbs):
         not_a_stream("publish", query)

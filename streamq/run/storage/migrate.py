@@ -16,8 +16,9 @@ from streamq.plan.footprint import Expected
 from streamq.plan.node import Verbs, not_a_stream, tables_behind
 from streamq.policies import Consistency
 from streamq.run.failure import spark_errors
-from streamq.run.prepared_stream import PreparedStream, prepare, refuse_second_run
+from streamq.run.prepared_stream import PreparedStream, prepare
 from streamq.run.run_options import BY_MICRO_BATCH, ResultRequest, RunOptions
+from streamq.run.running import refuse_second_run
 from streamq.run.session.findings import session_of
 from streamq.run.storage.checkpoint import MIGRATION, Checkpoint
 from streamq.run.storage.files import Offsets, path_exists, spark_sources
