@@ -93,6 +93,7 @@ EVERY: Mapping[str, int] = {
     "spark/test_finish.py": 2,
     "spark/test_hosts.py": 3,
     "spark/test_kafka.py": 3,
+    "spark/test_killed_composition.py": 3,
     "spark/test_late_rows.py": 3,
     "spark/test_merging.py": 4,
     "spark/test_monitoring.py": 2,
