@@ -94,6 +94,11 @@ class Place(ABC):
         is_odd = any(isinstance(value, str) for column in times for value in python_values(column))
         return kinds <= {*cls.types, "string", "bigint", "timestamp"} and not is_odd
 
+    @classmethod
+    def reads(cls, source: Source) -> bool:
+        """True if the source says all that its rows in a table need."""
+        return True
+
     @property
     def columns(self) -> str:
         """The columns of the rows, as text."""
@@ -406,6 +411,11 @@ class FeedPlace(Place):
 
     kind = OutsideTable
     shapes = ("changes",)
+
+    @classmethod
+    def reads(cls, source: Source) -> bool:
+        """True if an order is named: else the changes of a feed act in that of its versions, which rows in a table have not."""
+        return bool(source.order_by)
 
     def put(self, rows: pa.Table) -> None:
         table, op = self.folder / "table", self.changes.op

@@ -88,6 +88,7 @@ EVERY: Mapping[str, int] = {
     "spark/test_clock.py": 4,
     "spark/test_cluster.py": 3,
     "spark/test_coming_from.py": 2,
+    "spark/test_connectors.py": 5,
     "spark/test_egress.py": 4,
     "spark/test_elsewhere.py": 3,
     "spark/test_finish.py": 2,

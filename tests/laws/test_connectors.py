@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from streamq.testing.execution import Execution, executions
 from streamq.testing.expectation import outside_ctis
 from streamq.testing.history import assert_same_history, sum_deltas
 from streamq.testing.progress_policies import timeless
+from streamq.testing.replay import case_from_json, case_to_json
 from streamq.testing.trial import Answers, adapt, fails_on_the_way
 from tests.drawn.queries import composition
 from tests.places import PLACES, VALUES, Place, TopicPlace
@@ -55,7 +56,7 @@ def cases(draw: Any, place: type[Place]) -> Case:
     if place.is_on_time:
         intent = intent.but(late="none", invalid=False, duplicates=False)
     case = draw(t.concrete(composition(1, 3, *streams), intent))
-    assume(all(place.holds(case.tables[name]) for name in case.sources))
+    assume(all(place.reads(source) and place.holds(case.tables[name]) for name, source in case.sources.items()))
     return timeless(case)
 
 
@@ -101,7 +102,7 @@ def streamed(
 
 
 def check(case: Case, how: Execution, kind: type[Place], folder: Path, broker: Any = None) -> None:
-    """All at once, and in micro-batches, as the oracle says of the rows; and a plan in JSON is the same query."""
+    """All at once, and in micro-batches, as the oracle says of the rows; plans in JSON and saved cases have the same query."""
     answers = Answers(case)
     try:
         expected, whole = answers.answer(how), case.answer()
@@ -112,6 +113,9 @@ def check(case: Case, how: Execution, kind: type[Place], folder: Path, broker: A
     for one in (query, sq.from_json(query.to_json(), tables=case.static)):
         assert_same_history(one.to_arrow(case.instant), whole)
         assert one.to_json() == query.to_json()
+    saved, _ = case_from_json(case_to_json(replace(case, plan=query.plan), how))
+    assert saved.plan == query.plan
+    assert_same_history(saved.query.to_arrow(case.instant), whole)
     try:
         literal, counts = streamed(case.plan, case, how, case.batches)
     except QueryFailed:
