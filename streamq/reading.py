@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.connectors.connector import Connector
 from streamq.connectors.kafka import kafka_from_json
-from streamq.connectors.messages import BESIDE_ROWS
 from streamq.connectors.outside_table import table_from_json
 from streamq.connectors.publication import publication_from_json
 from streamq.connectors.stored_files import files_from_json
@@ -21,7 +20,7 @@ from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import operators
 from streamq.plan.expr import fold
 from streamq.plan.node import Node, nodes, rename_tables
-from streamq.plan.schema import INTERVAL, Field
+from streamq.plan.schema import BESIDE_ROWS, INTERVAL, Field, users_columns
 from streamq.runtime.arrow.arrow_types import arrow_type
 from streamq.stream import Stream
 
@@ -161,7 +160,7 @@ def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> A
             rows = _without_malformed(rows, column)
             continue
         if column.name not in types:
-            unknown_column(verb, column.name, list(types), lifetime=False)
+            unknown_column(verb, column.name, users_columns(types), lifetime=False)
         there, wanted = types[column.name].simpleString(), column.type.simpleString()
         if there != wanted:
             wrong = f"column {column.name!r} is of another type"

@@ -24,7 +24,7 @@ from streamq.connectors.lines import (
     telling,
     typed_columns,
 )
-from streamq.connectors.text_values import JAVA_BLANKS, Unclear
+from streamq.connectors.text_values import JAVA_BLANKS, Unclear, text_value
 from streamq.plan.schema import Field
 
 
@@ -94,6 +94,22 @@ class Csv(LineFormat):
             rows.append([None] * len(columns) if is_wrong[number] else [field or None for field in fields])
         texts = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         return typed_columns(texts, columns, is_wrong)
+
+    def wrong(self, line: bytes, columns: Sequence[Field], options: Options) -> str:
+        try:
+            fields = csv_fields(line.decode(), _separator(options), _escape(options) == '"')
+        except UnicodeDecodeError:
+            return "not in UTF-8"
+        except ValueError:
+            return "not one line of CSV"
+        if len(fields) != len(columns):
+            return f"{len(fields)} fields, and not {len(columns)}"
+        for column, text in zip(columns, fields, strict=True):
+            try:
+                _ = text and text_value(text, column.type)
+            except (ValueError, ArithmeticError):
+                return f"field {column.name} is no {column.type.simpleString()}"
+        return "not one line of CSV"
 
 
 def _check_order(header: str, columns: Sequence[Field], separator: str) -> None:

@@ -26,7 +26,7 @@ from streamq.connectors.lines import (
     telling,
     typed_columns,
 )
-from streamq.connectors.messages import as_read
+from streamq.connectors.messages import JsonFormat, as_read, kind_of_json
 from streamq.connectors.text_values import Unclear, text_value
 from streamq.plan.schema import Field
 from streamq.runtime.arrow.arrow_types import arrow_type
@@ -106,8 +106,7 @@ class JsonLines(LineFormat):
 
     def parsed_by_line(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed:
         kind = t.StructType([t.StructField(column.name, column.type) for column in columns])
-        # a decoder cannot be sent to workers
-        decoder = json.JSONDecoder(object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=Number)
+        decoder = _decoder()
         rows: list[Mapping[str, Any]] = []
         is_wrong = np.zeros(len(lines), bool)
         for number, line in enumerate(lines):
@@ -119,6 +118,13 @@ class JsonLines(LineFormat):
         schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         return pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row} for row in rows], schema), is_wrong
 
+    def wrong(self, line: bytes, columns: Sequence[Field], options: Options) -> str:
+        try:
+            members = json_document(line.decode(), _decoder())
+        except (ValueError, RecursionError):
+            return JsonFormat().wrong(line, ())
+        return misfit(members, {column.name: column.type for column in columns}) or JsonFormat().wrong(line, ())
+
 
 class Pairs(list[tuple[str, Any]]):
     """The names and values of a JSON object, in order."""
@@ -128,6 +134,11 @@ class Number(str):
     """A number of JSON, as its text."""
 
     __slots__ = ()
+
+
+def _decoder() -> json.JSONDecoder:
+    """Return a decoder of the values of lines; it cannot be sent to workers."""
+    return json.JSONDecoder(object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=Number)
 
 
 def json_document(text: str, decoder: json.JSONDecoder) -> Pairs:
@@ -187,6 +198,22 @@ def json_value(value: Any, kind: t.DataType) -> Any:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() if is_number:
             return text_value(value, kind)
     raise ValueError(value)
+
+
+def misfit(members: Pairs, kinds: Mapping[str, t.DataType], within: str = "") -> str:
+    """Return which of an object's members Spark does not read as one of its type, as of a message's value; "" if none is."""
+    for name, value in members:
+        kind = kinds.get(name)
+        if isinstance(kind, t.StructType) and isinstance(value, Pairs):
+            if wrong := misfit(value, {part.name: part.dataType for part in kind.fields}, f"{within}{name}."):
+                return wrong
+        elif kind is not None:
+            try:
+                json_value(value, kind)
+            except (ValueError, ArithmeticError):
+                of_line = "an object" if isinstance(value, Pairs) else "a number" if isinstance(value, Number) else ""
+                return f"field {within}{name} is {of_line or kind_of_json(value)}, and no {kind.simpleString()}"
+    return ""
 
 
 def _json_text(value: Any) -> str:

@@ -25,7 +25,7 @@ from streamq.plan.schema import Field
 from streamq.runtime.arrow.values import Mask
 
 NO_ROW = "malformed value"
-"""What is wrong with a line that is no row."""
+"""What is wrong with a line that is no row; Spark's reader does not say more."""
 
 CHUNK = 8 << 20
 """The bytes of a file that are parsed at a time, which bounds memory; a longer line is read whole."""
@@ -183,7 +183,7 @@ class LineFormat(FileFormat):
                     waiting += [block.part(half, len(block)), block.part(0, half)]
                     continue
                 rows, is_wrong = parsed or self.parsed_by_line(block, columns, options)
-                rows = with_marks(rows, is_wrong, block)
+                rows = self.with_marks(rows, is_wrong, block, columns, options)
                 yield rows.drop_columns([name for name in rows.column_names if name in unread])
 
     def lines(self, file: IO[bytes], columns: Sequence[Field], options: Options, share: Share) -> Iterator[Lines]:
@@ -200,26 +200,32 @@ class LineFormat(FileFormat):
     def parsed_by_line(self, lines: Lines, columns: Sequence[Field], options: Options) -> Parsed:
         """Return the rows of lines; raise Unclear for one that Spark reads by rules of its own."""
 
+    @abstractmethod
+    def wrong(self, line: bytes, columns: Sequence[Field], options: Options) -> str:
+        """Return in a few words what is wrong with a malformed line, as of a message's value; words that many of them share."""
+
+    def with_marks(
+        self, rows: pa.Table, is_wrong: Mask, lines: Lines, columns: Sequence[Field], options: Options
+    ) -> pa.Table:
+        """Return rows, of NULLs for malformed lines, with the marks of these."""
+        places = np.flatnonzero(is_wrong)
+        if len(places):
+            rows = rows.take(pa.array(np.arange(len(rows)), mask=is_wrong))
+        wrong = Lines(lines.data, lines.offset, lines.begins[places], lines.ends[places])
+        at = np.full(len(is_wrong), -1)
+        at[places] = np.arange(len(places))
+        marked = pa.array(at, mask=~is_wrong)
+        texts = pa.array(list(wrong), pa.binary()).take(marked)
+        offsets = pa.array(wrong.begins + lines.offset, pa.int64()).take(marked)
+        reasons = [f"{NO_ROW}: {self.wrong(line, columns, options)}" for line in wrong]
+        whys = pa.array(reasons, pa.string()).take(marked)
+        return rows.append_column(MALFORMED, texts).append_column(OFFSET, offsets).append_column(WRONG, whys)
+
 
 def telling(columns: Sequence[Field], unread: Collection[str]) -> list[Field]:
     """Return the columns, one at least, that are read, or tell whether a row is malformed: any text is one of UTF-8."""
     needed = [c for c in columns if c.name not in unread or not isinstance(c.type, t.StringType)]
     return needed or list(columns[:1])
-
-
-def with_marks(rows: pa.Table, is_wrong: Mask, lines: Lines) -> pa.Table:
-    """Return rows, of NULLs for malformed lines, with the marks of these."""
-    places = np.flatnonzero(is_wrong)
-    if len(places):
-        rows = rows.take(pa.array(np.arange(len(rows)), mask=is_wrong))
-    wrong = Lines(lines.data, lines.offset, lines.begins[places], lines.ends[places])
-    at = np.full(len(is_wrong), -1)
-    at[places] = np.arange(len(places))
-    marked = pa.array(at, mask=~is_wrong)
-    texts = pa.array(list(wrong), pa.binary()).take(marked)
-    offsets = pa.array(wrong.begins + lines.offset, pa.int64()).take(marked)
-    reasons = pa.array([NO_ROW] * len(places), pa.string()).take(marked)
-    return rows.append_column(MALFORMED, texts).append_column(OFFSET, offsets).append_column(WRONG, reasons)
 
 
 def typed_columns(texts: Sequence[pa.Array], columns: Sequence[Field], is_wrong: Mask) -> Parsed:

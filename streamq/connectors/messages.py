@@ -30,9 +30,6 @@ PARTITION, FILE, OFFSET = "_partition", "_file", "_offset"
 MALFORMED, WRONG = "_malformed", "_wrong"
 """The columns with the bytes of a value or line that is no row, and what is wrong with it; NULL for others."""
 
-BESIDE_ROWS = frozenset({PARTITION, FILE, OFFSET, MALFORMED, WRONG})
-"""The columns that connectors have beside those of the rows."""
-
 REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 """What PyArrow raises for values that are no rows."""
 
@@ -97,7 +94,7 @@ class JsonFormat(ValueFormat):
         except (ValueError, RecursionError):
             return "not one object of JSON"
         if not isinstance(members, dict):
-            return f"{_kind_of_json(members)}, and no object of JSON"
+            return f"{kind_of_json(members)}, and no object of JSON"
         for field in fields:
             if names.count(field.name) > 1:
                 return f"field {field.name} twice"
@@ -113,10 +110,10 @@ class JsonFormat(ValueFormat):
         if isinstance(field.type, t.StructType) and isinstance(member, dict):
             inner = [Field(f.name, f.dataType) for f in field.type.fields]
             return next(filter(None, (self._misfit(member.get(f.name), f, f"{name}.") for f in inner)), "")
-        return f"field {name} is {_kind_of_json(member)}, and no {field.type.simpleString()}"
+        return f"field {name} is {kind_of_json(member)}, and no {field.type.simpleString()}"
 
 
-def _kind_of_json(value: Any) -> str:
+def kind_of_json(value: Any) -> str:
     """Return what a value is in JSON."""
     kinds = {dict: "an object", list: "a list", bool: "a truth", int: "a number", float: "a number", str: "text"}
     return kinds.get(type(value), "null")

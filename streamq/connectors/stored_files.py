@@ -124,8 +124,8 @@ class FileReader:
         """Return rows with the path of those that are malformed."""
         is_wrong = rows.column(MALFORMED).is_valid()
         if self.is_static and (at := pc.index(is_wrong, True).as_py()) >= 0:
-            line, place = rows.column(MALFORMED)[at].as_py(), rows.column(OFFSET)[at]
-            what = f"at byte {place}: {line[:80]!r}"
+            line, place, why = (rows.column(name)[at].as_py() for name in (MALFORMED, OFFSET, WRONG))
+            what = f"at byte {place}: {line[:80]!r}: {why}"
             raise SourceError("join_table", f"{path} has a malformed line", what, "Mend it: a table has no invalid=.")
         return rows.append_column(FILE, pc.if_else(is_wrong, path, pa.scalar(None, pa.string())))
 

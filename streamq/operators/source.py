@@ -19,7 +19,7 @@ from streamq.operators.source_arguments import ItemRule, ItemRules, RefusedRows,
 from streamq.plan.expr import Col
 from streamq.plan.footprint import Expected, Footprint
 from streamq.plan.lowering import instant_sql, orderable, text_literal
-from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote
+from streamq.plan.schema import POINT, Field, Schema, check_key, check_names, lazy, quote, users_columns
 from streamq.runtime.deltas import BAD, LE, NOW, RE, beside_column
 from streamq.runtime.hosts.packer import Items
 from streamq.runtime.kernel import MEND_THE_SOURCE, Kernel
@@ -226,7 +226,7 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
     axes = set()
     for name in names:
         if name not in schema.names:
-            unknown_column(verb, name, schema.names, lifetime=False)
+            unknown_column(verb, name, users_columns(schema.names), lifetime=False)
         kind = schema.type_of(name)
         if isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
             axes.add(TIMESTAMP)

@@ -113,6 +113,9 @@ UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 MICRO_BATCH = "streamq_batch"
 """The column that Spark reads from the folder names of a run with a late sink, one folder a micro-batch; it is no payload."""
 
+BESIDE_ROWS = frozenset({"_partition", "_file", "_offset", "_malformed", "_wrong"})
+"""The columns that connectors have beside those of the rows; errors do not list them among the user's."""
+
 
 T = TypeVar("T")
 
@@ -141,6 +144,11 @@ class lazy(Generic[T]):
         # a frozen dataclass refuses assignments; an instance attribute takes precedence over this descriptor
         instance.__dict__[self.function.__name__] = value
         return value
+
+
+def users_columns(names: Iterable[str]) -> list[str]:
+    """Return names of columns without those of streamq itself, which begin with two underscores, and of its connectors."""
+    return [name for name in names if not name.startswith("__") and name not in BESIDE_ROWS]
 
 
 @dataclass(frozen=True)
@@ -190,9 +198,7 @@ class Schema:
 
     def unknown(self, name: str, verb: str, side: str = "") -> NoReturn:
         """Raise UnknownColumn for a name that no payload column has."""
-        # those with two underscores are streamq's own
-        names = [own for own in self.names if not own.startswith("__")]
-        unknown_column(verb, name, names, consumed=self.consumed, side=side)
+        unknown_column(verb, name, users_columns(self.names), consumed=self.consumed, side=side)
 
     def with_fields(self, fields: Iterable[Field]) -> Schema:
         """Return the schema with other columns and the same lifetimes."""

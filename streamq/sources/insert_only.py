@@ -94,8 +94,8 @@ def points(
     twice it is the first, and one that they leave out is read as if they had not been changed yet.
     ``progress`` is ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is
     the policy for items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time:
-    "fail" (default in batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is
-    no table, UnknownColumn, TypeMismatch, PlanError.
+    "fail" (default in batch and in-process) or "drop" (a stream counts them, in-process a warning does; default in streams).
+    Raises SourceError for a ``df`` that is no table, UnknownColumn, TypeMismatch, PlanError.
 
     ``id``, for sources that may deliver a row more than once, is a column, or several, that together with the start identify
     an event. A row equal to an earlier one is a duplicate: it is dropped and counted (``run.late``), whatever ``late`` is.

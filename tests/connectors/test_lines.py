@@ -15,10 +15,11 @@ import streamq as sq
 from streamq.connectors import lines as lines_room
 from streamq.connectors.csv_lines import has_plain_quotes
 from streamq.connectors.lines import LineFormat, Lines, lines_of
+from streamq.connectors.messages import FILE, MALFORMED, OFFSET, PARTITION, WRONG
 from streamq.connectors.stored_files import FORMATS
 from streamq.connectors.text_values import Unclear
-from streamq.errors import InvalidEvent, PlanError, SourceError
-from streamq.plan.schema import Field
+from streamq.errors import InvalidEvent, PlanError, SourceError, StreamqWarning, UnknownColumn
+from streamq.plan.schema import BESIDE_ROWS, Field
 from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow.values import python_rows
 from tests.connectors.hostile_lines import SCHEMA, hostile_lines
@@ -152,18 +153,71 @@ def test_what_becomes_of_malformed_lines(tmp_path: Path) -> None:
     files = sq.files(path, format="json", schema="at bigint, k string")
     trips = sq.points(files, time="at", name="trips", invalid="drop")
     assert trips.columns == ["k"]
-    assert trips.to_arrow().column("start").to_pylist() == [1, 4]
-    with pytest.raises(InvalidEvent, match=r"malformed value .*'_file': '.*trips.json'") as caught:
+    with pytest.warns(StreamqWarning, match=r"to_arrow: 2 row\(s\) of source trips are no events, and are left out"):
+        assert trips.to_arrow().column("start").to_pylist() == [1, 4]
+    why = "field at is text, and no bigint"
+    with pytest.raises(InvalidEvent, match=rf"malformed value: {why} \(.*'_file': '.*trips.json'") as caught:
         sq.points(files, time="at", name="trips").show()
     assert "'_offset': 20" in str(caught.value)
     again = sq.from_json(trips.to_json(), trips=pa.table({"at": [7], "k": ["z"]}))
     assert again.to_arrow().num_rows == 1
     with pytest.raises(
-        SourceError, match=r"join_table: .*trips.json has a malformed line; at byte 20: b'{\"at\": \"2\""
+        SourceError, match=rf"join_table: .*trips.json has a malformed line; at byte 20: b'{{\"at\": \"2\".*: {why}"
     ):
         sq.events([(1, 5, {"k": "a"})]).join_table(files, on="k").show()
     with pytest.raises(PlanError, match="column '_malformed' is that of malformed lines"):
         sq.files(path, format="json", schema="at bigint, _malformed string")
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "why"),
+    [
+        ("csv", b"1,2,2024-01-01", None),
+        ("csv", b",,", None),
+        ("csv", b"1,x,2024-01-01", "field v is no bigint"),
+        ("csv", b"1,99999999999999999999,y", "field v is no bigint"),
+        ("csv", b"1,2,2024-13-01", "field d is no date"),
+        ("csv", b"1,2", "2 fields, and not 3"),
+        ("csv", b'"1,2,', "not one line of CSV"),
+        ("csv", b"\xff,2,", "not in UTF-8"),
+        ("json", b'{"v": 2, "d": "2024-01-01", "other": [1]}', None),
+        ("json", b'{"at": 1, "v": "2"}', "field v is text, and no bigint"),
+        ("json", b'{"at": 1, "v": 2.5}', "field v is a number, and no bigint"),
+        ("json", b'{"at": true}', "field at is a truth, and no bigint"),
+        ("json", b'{"at": {"v": 1}}', "field at is an object, and no bigint"),
+        ("json", b'{"d": "2024-13-01"}', "field d is text, and no date"),
+        ("json", b'{"v": 1, "v": [2]}', "field v is a list, and no bigint"),
+        ("json", b'{"s": {"b": 1, "a": "x"}}', "field s.a is text, and no bigint"),
+        ("json", b'{"s": 3}', "field s is a number, and no struct<a:bigint>"),
+        ("json", b"[1]", "a list, and no object of JSON"),
+        ("json", b"null", "null, and no object of JSON"),
+        ("json", b'{"at": 1', "not one object of JSON"),
+        ("json", b'{"at": 1} {"at": 2}', "not one object of JSON"),
+        ("json", b'{"at": "\xff"}', "not in UTF-8"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said(tmp_path: Path, kind: str, line: bytes, why: str | None) -> None:
+    """Whether Arrow parses the block, which has good lines before and behind it, or Python."""
+    good = b"7,8,2024-01-01" if kind == "csv" else b'{"at": 7, "v": 8}'
+    for name, lines in {"one": [line], "all": [good, line, good]}.items():
+        (tmp_path / name).write_bytes(b"\n".join(lines))
+        more = ", s struct<a: bigint>" if kind == "json" else ""
+        rows = sq.files(tmp_path / name, format=kind, schema=f"at bigint, v bigint, d date{more}").in_memory("show")
+        reason = None if why is None else f"malformed value: {why}"
+        assert rows.column("_wrong").to_pylist() == [reason if one is line else None for one in lines]
+
+
+def test_errors_list_the_columns_of_the_schema_alone(tmp_path: Path) -> None:
+    assert {PARTITION, FILE, OFFSET, MALFORMED, WRONG} == BESIDE_ROWS
+    (tmp_path / "a.csv").write_text("1,2\n")
+    files = sq.files(tmp_path / "a.csv", format="csv", schema="at bigint, v bigint")
+    for wrong in ({"time": "att"}, {"time": "at", "id": "ad"}, {"time": "at", "beside": "ad"}):
+        with pytest.raises(UnknownColumn, match="there are: at, v. Did you mean 'at'"):
+            sq.points(files, **wrong)
+    trips = sq.points(files, time="at", name="trips").to_json()
+    other = sq.files(tmp_path / "a.csv", format="csv", schema="v bigint, w bigint")
+    with pytest.raises(UnknownColumn, match="there are: v, w."):
+        sq.from_json(trips, trips=other)
 
 
 def test_a_header_in_another_order_is_an_error(tmp_path: Path) -> None:

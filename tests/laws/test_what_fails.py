@@ -82,7 +82,8 @@ def streamed(case: Case, plan: Node, output: OutputForm) -> tuple[Counter[Row], 
 
 
 def at_once(case: Case, plan: Node) -> tuple[Counter[Row], Counter[Row]]:
-    deltas, late = local_answer(plan, case.tables, until=case.until)
+    answer = local_answer(plan, case.tables, until=case.until)
+    deltas, late = answer.deltas, answer.aside
     rows = Counter(tuple(v for name, v in row.items() if name != WEIGHT) for row in deltas.to_pylist())
     return rows, set_aside(late.to_pylist())
 
@@ -168,7 +169,8 @@ def test_a_window_that_fails_is_set_aside(number: int) -> None:
     window = list(WINDOWS)[number]
     failing = [f for i, f in enumerate(FAILING) if i % 8 == number % 8]
     query = union([f.over(FEW, window, f.module()) for f in failing])
-    deltas, late = local_answer(query.plan, FEW.tables)
+    answer = local_answer(query.plan, FEW.tables)
+    deltas, late = answer.deltas, answer.aside
     assert deltas.num_rows
     assert {row["source"] for row in late.to_pylist()} == {f.name for f in failing}
 
@@ -213,7 +215,8 @@ def test_an_event_that_a_function_fails_for(takes: str, fault: str) -> None:
     with pytest.raises(ModuleFailed, match=rf"{fault}_{takes}: it failed; .*{re.escape(reason)}.*; of v = 3"):
         FEW.select(x=strict("v")).to_arrow()
     query = FEW.select("k", x=lenient("v"))
-    deltas, late = local_answer(query.plan, FEW.tables)
+    answer = local_answer(query.plan, FEW.tables)
+    deltas, late = answer.deltas, answer.aside
     rows = [(r["k"], r["x"], r[LE], r[RE]) for r in deltas.to_pylist()]
     assert sorted(rows) == sorted((e["k"], 2 * e["v"], s, t) for s, t, e in EVENTS if e["v"] != POISON)
     aside = [(r["start"], r["end"], json.loads(r["payload"])) for r in late.to_pylist()]
@@ -227,7 +230,8 @@ def test_an_event_that_an_operator_of_scan_fails_for(form: str, fault: str) -> N
     with pytest.raises(ModuleFailed, match=rf"{fault}_{form}: it failed; .*; event at \d, k = '[ab]'; v = 3"):
         points.group_by("k").scan(strict("v")).to_arrow()
     query = points.group_by("k").scan(lenient("v"))
-    deltas, late = local_answer(query.plan, FEW.tables)
+    answer = local_answer(query.plan, FEW.tables)
+    deltas, late = answer.deltas, answer.aside
     rows = [(r["k"], r["total"], r[LE]) for r in deltas.to_pylist()]
     expected, totals = [], Counter[str]()
     for start, _, event in EVENTS:

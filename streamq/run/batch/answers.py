@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamq import html
+from streamq.choices import CountReason
 from streamq.compiler.batch import check_form, is_long, lower_in_batch, to_user
 from streamq.compiler.estimates import expected_rates
 from streamq.compiler.local import LocalRun
@@ -314,14 +315,16 @@ def _frames_by_stages(
 def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """Compute the answer, in-process if possible, and return it as an ordered Arrow table: payload, ``start``, ``end``.
 
-    Warns, worded for ``verb``, of events that modules have set aside, and of instants that look like the wrong unit of time.
+    Warns, worded for ``verb``, of events that modules have set aside, and of instants that look like the wrong unit of time;
+    in-process also of rows that sources with ``invalid="drop"`` have left out.
     """
     if is_literal(tables):
         tables = read_connectors(tables, verb)
         _warn_of_units(plan, tables)
-        history, aside = local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))
-        _warn_of_set_aside(aside, verb)
-        return in_user_form(history, plan.schema)
+        answer = local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))
+        _warn_of_invalid(answer.invalid, verb)
+        _warn_of_set_aside(answer.aside, verb)
+        return in_user_form(answer.deltas, plan.schema)
     frames = batch_frames(plan, tables, until, verb=verb, keeps=True)
     with spark_errors("query"):
         try:
@@ -356,7 +359,7 @@ def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.date
     """Compute the answer and return the events that modules set aside, as rows of the late output."""
     if is_literal(tables):
         tables = read_connectors(tables, "quarantine")
-        return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))[1]
+        return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis)).aside
     aside = batch_frames(plan, tables, until, verb="quarantine").aside
     with spark_errors("query"):
         return LATE_SCHEMA.empty_table() if aside is None else aside.toArrow().cast(LATE_SCHEMA)
@@ -395,6 +398,14 @@ def _warn_of_set_aside(aside: pa.Table, verb: str) -> None:
     warn(sentence(verb, wrong, f"first: {first['source']}: {first['reason']}", TAKE_IT))
 
 
+def _warn_of_invalid(counts: Mapping[str, int], verb: str) -> None:
+    """Warn of rows that were no events, with their number by source."""
+    for source, count in sorted(counts.items()):
+        hint = 'With invalid="fail" the error shows the first; a run with late_sink= has them all.'
+        wrong = f"{count:,} row(s) of source {source} are no events, and are left out"
+        warn(sentence(verb, wrong, "", hint))
+
+
 def local_history(
     plan: Node,
     tables: Mapping[str, pa.Table],
@@ -403,7 +414,20 @@ def local_history(
     expected: Expected | None = None,
 ) -> pa.Table:
     """Compute the answer in-process and return it as deltas: ``__le`` and ``__re`` in ticks, and the payload."""
-    return local_answer(plan, tables, rules, until, expected)[0]
+    return local_answer(plan, tables, rules, until, expected).deltas
+
+
+@dataclass(frozen=True)
+class LocalAnswer:
+    """An answer in-process: its ``deltas``, and what is left out of it.
+
+    ``aside``: the events that modules set aside, as rows of the late output. ``invalid``: the number of rows that were no events
+    and were dropped, by source.
+    """
+
+    deltas: pa.Table
+    aside: pa.Table
+    invalid: Mapping[str, int]
 
 
 def local_answer(
@@ -412,8 +436,8 @@ def local_answer(
     rules: Any = None,
     until: int | None = None,
     expected: Expected | None = None,
-) -> tuple[pa.Table, pa.Table]:
-    """Compute the answer in-process; return its deltas, and the events that modules set aside, as rows of the late output.
+) -> LocalAnswer:
+    """Compute the answer in-process.
 
     ``rules`` rewrite the plan; None: all. ``until``, in ticks, bounds the windows of endless lifetimes. ``expected``: the input
     that is expected.
@@ -426,7 +450,12 @@ def local_answer(
     # a single micro-batch that also ends the input: as in batch, nothing is late and the watermark does not matter
     deltas = run.batch(tables, [(None, INFINITY)], until)
     late = concat([LATE_SCHEMA.empty_table(), *run.late])
-    return deltas, late.filter(late.column(GROUP).is_valid())
+    invalid: Counter[str] = Counter()
+    for totals in run.totals.values():
+        for key, count in totals.items():
+            source, _, reason = key.rpartition("|")
+            invalid.update({source: count} if reason == CountReason.INVALID else {})
+    return LocalAnswer(deltas, late.filter(late.column(GROUP).is_valid()), invalid)
 
 
 S = TypeVar("S")

@@ -45,7 +45,7 @@ def check_as_at_once(window: str, output: OutputForm, kind: str, aggregate: Any,
         deltas.append(live.batch({"s": events(kind, [value])}))
         live = live.restart()
     deltas.append(live.finish(FAR))
-    expected = sums([local_answer(stream.plan, {"s": events(kind, values)}, until=FAR)[0]])
+    expected = sums([local_answer(stream.plan, {"s": events(kind, values)}, until=FAR).deltas])
     assert sums(deltas) == expected and expected
 
 
