@@ -5,7 +5,7 @@ set -euo pipefail
 python=${1:?usage: scripts/old_spark.sh VENV OLD_VENV}/bin/python
 venv=${2:?usage: scripts/old_spark.sh VENV OLD_VENV}
 oldest=4.1.4
-if [ ! -e "$venv/.installed" ]; then
+if [ "$venv/.installed" -ot requirements/test.txt ]; then
     echo "old_spark: PySpark $oldest into $venv (some minutes the first time)"
     "$python" -m venv --clear "$venv"
     sed "s/^pyspark==.*/pyspark==$oldest/" requirements/test.txt >"$venv/requirements.txt"
