@@ -217,10 +217,10 @@ def columns_of(query: sq.Stream, output: OutputForm = OutputForm.FINAL, key: str
     return result_columns(Result(number=0, plan=query.plan, egress=egress, in_order=False), packed=False)
 
 
-def commit(sink: TransactionalSink, number: int, rows: pa.Table, *, asks: bool = False, run: str = "a") -> None:
+def commit(sink: TransactionalSink, number: int, rows: pa.Table, *, run: str = "a") -> None:
     """What a task does with a micro-batch, its rows in batches of two, and one without any."""
     batches = [rows.slice(0, 0).to_batches(), rows.to_batches(2)]
-    assert len(list(committing(begun(sink, run), number, asks=asks)(b for some in batches for b in some))) <= 1
+    assert len(list(committing(begun(sink, run), number)(b for some in batches for b in some))) <= 1
 
 
 def begun(sink: TransactionalSink, run: str = "a") -> Any:

@@ -109,8 +109,6 @@ class DeltaTransaction(Transaction):
     def write(self, rows: pa.RecordBatchReader, number: int) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        if self.done(number):
-            raise RuntimeError(f"micro-batch {number} has been committed by another run")
         commit = CommitProperties(app_transactions=[Transaction(self.run, number)])
         if not self.key:
             write_deltalake(self.table, rows, mode="append", commit_properties=commit)

@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -30,6 +31,9 @@ SOURCE = t.StructType(
     + [t.StructField(name, t.LongType()) for name in ("batch", "ts_ms")]
 )
 """The columns that say where a change in an envelope comes from, and when."""
+
+TAIL = 1_000
+"""The offsets, up to the end of the numbers, among which a run that goes on has its last one."""
 
 SHARED = "shared"
 """The option of a topic into which several runs write."""
@@ -174,7 +178,8 @@ class KafkaTransaction(Transaction):
         own["delivery.report.only.error"] = True
         self.producer = Producer({**settings, **own, "transaction.timeout.ms": 900_000})
         # an earlier attempt is fenced off, and its transaction ended
-        self.producer.init_transactions(ANSWER_SECONDS)
+        with self._answered():
+            self.producer.init_transactions(ANSWER_SECONDS)
 
     def done(self, number: int) -> bool:
         return self._marked() >= number
@@ -184,36 +189,45 @@ class KafkaTransaction(Transaction):
 
         Raises RuntimeError if there is none, but some of other runs, and the topic is not shared.
         """
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient(dict(self.settings))
+        new = NewTopic(self.marks, 1, config={"cleanup.policy": "compact"})
         try:
-            new = NewTopic(self.marks, 1, config={"cleanup.policy": "compact"})
-            admin.create_topics([new])[self.marks].result(ANSWER_SECONDS)
+            with self._answered():
+                admin.create_topics([new])[self.marks].result(ANSWER_SECONDS)
         except KafkaException as exception:
             if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        reading = {"group.id": self.run, "isolation.level": "read_committed", "enable.partition.eof": True}
-        consumer = Consumer({**self.settings, **reading, "enable.auto.commit": False})
-        consumer.assign([TopicPartition(self.marks, 0, OFFSET_BEGINNING)])
-        last, others = -1, set[str]()
+        # of a broker that waits for more messages the client hears late that there are none
+        reading = {"group.id": self.run, "isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+        consumer = Consumer({**self.settings, **reading, "enable.partition.eof": True, "enable.auto.commit": False})
+        with closing(consumer), self._answered():
+            first, end = consumer.get_watermark_offsets(TopicPartition(self.marks, 0), ANSWER_SECONDS)
+            numbers = self._numbers(consumer, max(first, end - TAIL))
+            if self.run not in numbers and first < end - TAIL:
+                numbers = self._numbers(consumer, first)
+        if numbers and self.run not in numbers and not self.is_shared:
+            hint = "Write another topic, or say options={'shared': 'true'}: all rows are then beside those."
+            raise RuntimeError(f"topic {self.topic!r} has rows of {', '.join(sorted(numbers))}. {hint}")
+        return numbers.get(self.run, -1)
+
+    def _numbers(self, consumer: Any, offset: int) -> dict[str, int]:
+        """Return the number of the last micro-batch of each run, by its name, of those from an offset on."""
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        consumer.assign([TopicPartition(self.marks, 0, offset)])
+        numbers: dict[str, int] = {}
         while (message := consumer.poll(ANSWER_SECONDS)) is not None:
             error: Any = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                consumer.close()
-                if others and last < 0 and not self.is_shared:
-                    hint = "Write another topic, or say options={'shared': 'true'}: all rows are then beside those."
-                    raise RuntimeError(f"topic {self.topic!r} has rows of {', '.join(sorted(others))}. {hint}")
-                return last
+                return numbers
             if error is not None:
                 raise KafkaException(error)
-            if message.key() == self.run.encode():
-                last = int(message.value() or b"")
-            else:
-                others.add((message.key() or b"").decode())
-        raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {ANSWER_SECONDS} s")
+            numbers[(message.key() or b"").decode()] = int(message.value() or b"")
+        raise self._no_answer()
 
     def write(self, rows: pa.RecordBatchReader, number: int) -> None:
         self.producer.begin_transaction()
@@ -225,11 +239,31 @@ class KafkaTransaction(Transaction):
         self._produce(self.marks, str(number).encode(), self.run.encode())
         # the error of a commit does not say what is wrong with a message
         if self.producer.flush(ANSWER_SECONDS):
-            raise TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {ANSWER_SECONDS} s")
+            raise self._no_answer()
         if self.failures:
             raise RuntimeError(f"Kafka has not taken all messages of a micro-batch; {self.failures[0]}")
-        self.producer.commit_transaction(ANSWER_SECONDS)
+        with self._answered():
+            self.producer.commit_transaction(ANSWER_SECONDS)
         self.is_open = False
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Raise TimeoutError, which names the servers, where Kafka's client has waited in vain."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            yield
+        except TimeoutError as error:  # of a future
+            raise self._no_answer() from error
+        except KafkaException as error:
+            if error.args[0].code() not in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
+                raise
+            raise self._no_answer() from error
+
+    def _no_answer(self) -> TimeoutError:
+        """Return the error of servers that do not answer, who would not hear either that a transaction ends."""
+        self.is_open = False
+        return TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {ANSWER_SECONDS:.0f} s")
 
     def close(self) -> None:
         # readers of what is committed get no further than an open transaction

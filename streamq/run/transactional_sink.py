@@ -60,9 +60,9 @@ class TransactionalSink(MicroBatchSink):
         return replace(self, key=columns.key, result=columns.title, checkpoint=checkpoint, run=[])
 
     def write(self, rows: DataFrame, number: int) -> None:
-        """Commit the rows of a micro-batch as a whole, once: the first of a process may have been committed by an earlier one."""
+        """Commit the rows of a micro-batch as a whole, once: an earlier process, or task, may have committed them."""
         run = self.run[0] if self.run else self._named(rows.sparkSession)
-        commit = committing(self.transaction(run), number, asks=not self.run)
+        commit = committing(self.transaction(run), number)
         # one task, and so one transaction, whatever the number of tasks when the micro-batch is repeated
         if rows.coalesce(1).mapInArrow(commit, "number bigint").collect():
             self.run[:] = [run]
@@ -74,22 +74,20 @@ class TransactionalSink(MicroBatchSink):
         return f"{json.loads(described[0])['id']}-{self.result.replace(' ', '-')}"
 
 
-def committing(begin: Callable[[], Transaction], number: int, *, asks: bool) -> Any:
+def committing(begin: Callable[[], Transaction], number: int) -> Any:
     """Return the function that commits the rows of a micro-batch, for ``mapInArrow``; it imports nothing of streamq.
 
-    It returns the number of one with rows. ``asks``: it may have been committed before; so it may if the task is repeated.
+    It returns the number of one with rows. It asks whether it has been committed, because a task does not know if it is the
+    first: where an executor is lost, Spark repeats the stage, and counts attempts anew.
     """
 
     def commit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         some = (batch for batch in batches if batch.num_rows)
-        task, first = TaskContext.get(), next(some, None)
-        is_repeated = asks or (task is not None and task.attemptNumber() > 0)
+        first = next(some, None)
         if first is not None:
             rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], some))
             with closing(begin()) as transaction:
-                if not (is_repeated and transaction.done(number)):
+                if not transaction.done(number):
                     transaction.write(rows, number)
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64())})
 

@@ -100,7 +100,7 @@ def fail(sink: Any, number: int, rows: pa.Table) -> None:
 
     # deltalake raises an error of its own
     with pytest.raises(BaseException, match="the worker is gone"):
-        list(committing(begun(sink), number, asks=True)(batches()))
+        list(committing(begun(sink), number)(batches()))
 
 
 def check(case: Case, output: OutputForm, key: list[str], attempts: list[str], target: Target) -> None:
@@ -128,7 +128,7 @@ def check(case: Case, output: OutputForm, key: list[str], attempts: list[str], t
         if how == LATER and rows.num_rows:
             fail(sink, number, rows)
         for _ in range(2 if how == TWICE else 1):
-            commit(sink, number, rows, asks=True)
+            commit(sink, number, rows)
     assert_reads(target, query, output, columns.key, expected)
 
 

@@ -318,10 +318,10 @@ def test_changes_of_debezium_with_a_registry(spark: SparkSession, kafka: Broker,
             assert [(row["n"], row["end"] is None) for row in rows.sort_by("n").to_pylist()] == [(1, False), (2, True)]
 
 
-def messages(servers: str, topic: str) -> list[tuple[Any, Any]]:
-    """The keys and values of a topic's messages of committed transactions, as a reader gets them."""
+def messages(servers: str, topic: str, partition: int = 0) -> list[tuple[Any, Any]]:
+    """The keys and values of a partition's messages of committed transactions, as a reader gets them."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"})
-    place = TopicPartition(topic, 0, OFFSET_BEGINNING)
+    place = TopicPartition(topic, partition, OFFSET_BEGINNING)
     consumer.assign([place])
     _, end = consumer.get_watermark_offsets(place)
     read: list[tuple[Any, Any]] = []
@@ -384,46 +384,86 @@ if "KILL" in os.environ:
             super().produce(topic, value, key, **more)
 
         def commit_transaction(self, *seconds):
-            if self.is_due and os.environ["KILL"] == "before":
+            what, _, when = (self.next_kill() if self.is_due else "").partition("-")
+            if when == "before":
                 self.flush()
-                self.kill()
+                kill(what)
             super().commit_transaction(*seconds)
-            if self.is_due:
-                self.kill()
+            if when == "after":
+                kill(what)
 
-        def kill(self):
+        def next_kill(self):
+            for one in os.environ["KILL"].split(","):
+                try:
+                    os.close(os.open(f"{os.environ['FOLDER']}/{one}", os.O_CREAT | os.O_EXCL))
+                    return one
+                except FileExistsError:
+                    pass
+            return ""
+
+    def kill(what):
+        if what == "job":
             os.killpg(int(os.environ["JOB"]), signal.SIGKILL)
-            os._exit(9)
+        if what == "executor":
+            # the parent of the process that forks workers
+            with open(f"/proc/{os.getppid()}/stat") as stat:
+                os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+        os._exit(9)
 
     confluent_kafka.Producer = Producer
 """
-"""The module that every Python of the job imports as it starts: it kills the job with the second micro-batch that has rows."""
+"""The module that every Python of a job imports as it starts. From the second micro-batch with rows on, it kills the job, an
+executor or a worker before or after a commit, each of the times that KILL names once."""
 
 
-def run(spark: SparkSession, folder: object, servers: str, *, finish: bool = False) -> None:
+def run(spark: SparkSession, folder: object, servers: str, topic: str, *, finish: bool = False) -> None:
     """Write final rows of what files there are into a topic."""
-    arguments: Any = {"sink": sq.kafka(servers, "killed"), "checkpoint": f"{folder}/checkpoint", "buckets": 2}
+    arguments: Any = {"sink": sq.kafka(servers, topic), "checkpoint": f"{folder}/checkpoint", "buckets": 2}
     test_tables.counts(stays(spark, folder)).run(**arguments, trigger="available_now", finish=finish)
+
+
+def killed(folder: Path, servers: str, topic: str, *kills: str, master: str = "local[2]") -> int:
+    """Run a job that writes into a topic, in which that is killed; return its code."""
+    (folder / "sitecustomize.py").write_text(SITE)
+    script = folder / "job.py"
+    script.write_text(test_tables.SCRIPT.replace("test_tables", "test_kafka").replace("local[2]", master))
+    own = {"PYTHONPATH": f"{folder}:{ROOT}", "KILL": ",".join(kills), "FOLDER": str(folder)}
+    with (folder / "log").open("ab") as log:
+        command = [sys.executable, str(script), str(folder), servers, topic]
+        return subprocess.run(
+            command, env={**os.environ, **own}, stdout=log, stderr=log, start_new_session=True, timeout=300
+        ).returncode
+
+
+def check_answer(rows: list[tuple[int, int, str, int]], servers: str, topic: str) -> None:
+    """The messages of a topic must be the answer over all rows."""
+    answer = test_tables.counts(sq.intervals(t.table(KILL_SCHEMA, rows), start="start", end="end")).to_arrow()
+    expected = sorted(tuple(row.values()) for row in answer.to_pylist())
+    assert len(expected) > 20
+    assert sorted(tuple(row.values()) for _, row in messages(servers, topic)) == expected
 
 
 def test_killed_before_and_after_a_commit(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
     """All messages of a transaction have been sent when the job ends, or it is committed; readers see none twice."""
     kafka.create("killed", 1)
     everything = land(tmp_path / "in", random.Random(7))
-    (tmp_path / "sitecustomize.py").write_text(SITE)
-    script = tmp_path / "job.py"
-    script.write_text(test_tables.SCRIPT.replace("test_tables", "test_kafka"))
-    for kill in ("before", "after"):
-        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "KILL": kill}
-        with (tmp_path / "log").open("ab") as log:
-            command = [sys.executable, str(script), str(tmp_path), kafka.servers]
-            job = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-            assert job.wait(300) == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
-    run(spark, tmp_path, kafka.servers, finish=True)
-    answer = test_tables.counts(sq.intervals(t.table(KILL_SCHEMA, everything), start="start", end="end")).to_arrow()
-    expected = sorted(tuple(row.values()) for row in answer.to_pylist())
-    assert len(expected) > 20
-    assert sorted(tuple(row.values()) for _, row in messages(kafka.servers, "killed")) == expected
+    for kill in ("job-before", "job-after"):
+        code = killed(tmp_path, kafka.servers, "killed", kill)
+        assert code == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+    run(spark, tmp_path, kafka.servers, "killed", finish=True)
+    check_answer(everything, kafka.servers, "killed")
+
+
+def test_workers_and_executors_that_are_killed(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """The run goes on by itself: their tasks are repeated, with the executor's part of the shuffle also the stage before."""
+    kafka.create("tasks", 1)
+    everything = land(tmp_path / "in", random.Random(8))
+    kills = ("worker-after", "executor-after", "worker-before", "executor-before")
+    code = killed(tmp_path, kafka.servers, "tasks", *kills, master="local-cluster[2,1,1024]")
+    assert code == 0, (tmp_path / "log").read_text()[-3000:]
+    assert all((tmp_path / kill).exists() for kill in kills)
+    run(spark, tmp_path, kafka.servers, "tasks", finish=True)
+    check_answer(everything, kafka.servers, "tasks")
 
 
 def wait_until(run: sq.Run, condition: Callable[[], bool]) -> None:
@@ -487,6 +527,74 @@ def test_a_program_from_topic_to_topic(
         assert main([*command, "--trigger", "available_now", *more]) == 0
     totals = [text["total"] for _, text in messages(kafka.servers, "totals") if text is not None]
     assert totals[-2:] == [45, 145]
+
+
+def test_a_broker_that_is_away_for_longer_than_a_run_waits(spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
+    """The run that writes ends after a minute, with an error that names it; started again it goes on."""
+    kafka.create("away", 1)
+    source = tmp_path / "in"
+    everything = land(source, random.Random(9), [(5 * i, 5 * i + 7, "ab"[i % 2], i) for i in range(20)])
+    run(spark, tmp_path, kafka.servers, "away")
+    some = messages(kafka.servers, "away")
+    sink: Any = {"sink": sq.kafka(kafka.servers, "away"), "checkpoint": str(tmp_path / "checkpoint"), "buckets": 2}
+    going = test_tables.counts(stays(spark, tmp_path)).run(**sink)
+    kafka.kill()
+    try:
+        everything += land(source, random.Random(9), [(5 * i, 5 * i + 7, "ab"[i % 2], i) for i in range(20, 40)])
+        began = time.monotonic()
+        with pytest.raises(Exception, match=f"no answer of {kafka.servers} in 60 s"):
+            going.await_termination()
+        assert 55 < time.monotonic() - began < 120
+    finally:
+        kafka.start()
+    run(spark, tmp_path, kafka.servers, "away", finish=True)
+    check_answer(everything, kafka.servers, "away")
+    assert messages(kafka.servers, "away")[: len(some)] == some
+
+
+def test_partitions_that_are_added_to_a_topic_that_is_written(
+    spark: SparkSession, kafka: Broker, tmp_path: Path
+) -> None:
+    """They have messages from the next micro-batches on, and none is lost, or there twice."""
+    kafka.create("narrow", 1)
+    kafka.create("grows", 1)
+    topic = sq.kafka(kafka.servers, "narrow", schema=SCHEMA, at_once=20)
+    going = sums(topic).run(sink=sq.kafka(kafka.servers, "grows"), checkpoint=str(tmp_path / "checkpoint"))
+    kafka.send("narrow", [value(i, "ab"[i % 2], i) for i in range(100)])
+    wait_until(going, lambda: len(messages(kafka.servers, "grows")) > 0)
+    kafka.add_partitions("grows", 6)
+
+    def rows() -> list[list[tuple[Any, ...]]]:
+        return [[tuple(row.values()) for _, row in messages(kafka.servers, "grows", one)] for one in range(6)]
+
+    kafka.send("narrow", [value(i, "ab"[i % 2], i) for i in range(100, 200)])
+    wait_until(going, lambda: sum(map(len, rows())) >= 38)
+    going.stop()
+    written = [row for part in rows() for row in part]
+    assert len({*written}) == len(written) == 38
+    assert any(rows()[1:])
+    assert (sum(n for _, n, *_ in written), sum(total for _, _, total, *_ in written)) == (190, sum(range(190)))
+
+
+def test_the_number_of_a_run_is_found_among_those_of_others(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end, or, where others have written since, further in front."""
+    kafka.create("numbers", 1)
+    monkeypatch.setattr("streamq.run.kafka_sink.TAIL", 4)
+
+    def transaction(run: str, *, is_shared: bool) -> KafkaTransaction:
+        settings = {"bootstrap.servers": kafka.servers}
+        return KafkaTransaction(settings, "numbers", (), run, deletes=False, is_shared=is_shared)
+
+    for run_name, number in (("a", 0), ("a", 1), ("b", 0), ("b", 3), ("b", 4)):
+        writer = transaction(run_name, is_shared=True)
+        assert not writer.done(number)
+        writer.write(pa.table({"k": [run_name]}).to_reader(), number)
+        writer.close()
+    for run_name, number in (("a", 1), ("b", 4)):
+        reader = transaction(run_name, is_shared=False)
+        assert reader.done(number) and not reader.done(number + 1)
+    with pytest.raises(RuntimeError, match="topic 'numbers' has rows of a, b. Write another topic"):
+        transaction("c", is_shared=False).done(0)
 
 
 def test_a_message_that_kafka_does_not_take(kafka: Broker) -> None:
