@@ -25,6 +25,7 @@ from .connectors.outside_table import table as table
 from .connectors.stored_files import files as files
 from .connectors.written_tables import merge_into as merge_into
 from .connectors.written_tables import postgres as postgres
+from .connectors.written_tables import sql_table as sql_table
 from .errors import StreamqError as StreamqError
 from .expressions import (
     col as col,

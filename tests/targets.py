@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pytest
+import sqlalchemy
 from deltalake import DeltaTable
 
 import streamq as sq
@@ -23,13 +24,14 @@ from streamq.connectors.iceberg_catalog import IcebergPlace, iceberg_place
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.messages import row_schema
 from streamq.connectors.stored_files import Files
-from streamq.connectors.written_tables import MergedTable, PostgresTable
+from streamq.connectors.written_tables import MergedTable, PostgresTable, SqlTable
 from streamq.plan.schema import Field
 from streamq.run.delta_sink import DeltaSink
 from streamq.run.iceberg_sink import IcebergSink
 from streamq.run.kafka_sink import KafkaSink
 from streamq.run.postgres_sink import PostgresSink
 from streamq.run.sink_arguments import sink_of
+from streamq.run.sql_sink import SqlSink
 from streamq.run.transactional_sink import TransactionalSink, committing
 
 T = TypeVar("T", bound="Target")
@@ -152,6 +154,36 @@ class IcebergTarget(Target):
         return self.stored().scan().to_arrow().select([column.name for column in columns]).cast(row_schema(columns))
 
 
+class SqliteTarget(Target):
+    """SQLite has no NaN, no decimals, and instants without a zone."""
+
+    says = SqlTable
+    transactional = SqlSink
+    lacks = ("array<int>", "double")
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder}/database.db"
+
+    def sink(self, **arguments: Any) -> Any:
+        return sq.sql_table(self.url, self.name, **arguments)
+
+    def tuples(self, *names: str) -> list[tuple[Any, ...]]:
+        engine = sqlalchemy.create_engine(self.url)
+        with engine.connect() as connection:
+            stored = sqlalchemy.Table(self.name, sqlalchemy.MetaData(), autoload_with=connection)
+            columns = [stored.columns[name] for name in names] or stored.columns
+            rows = [tuple(row) for row in connection.execute(sqlalchemy.select(*columns))]
+        engine.dispose()
+        return rows
+
+    def rows(self, columns: tuple[Field, ...], key: Sequence[str] = ()) -> pa.Table:
+        values = list(zip(*self.tuples(*(column.name for column in columns)), strict=True)) or [()] * len(columns)
+        schema = row_schema(columns)
+        local = [pa.timestamp("us") if pa.types.is_timestamp(f.type) else f.type for f in schema]
+        return pa.table([pa.array(of, kind) for of, kind in zip(values, local, strict=True)], schema.names).cast(schema)
+
+
 class PostgresTarget(Target):
     says = PostgresTable
     transactional = PostgresSink
@@ -198,6 +230,7 @@ TARGETS: Mapping[str, type[Target]] = {
     "json": JsonTarget,
     "delta": DeltaTarget,
     "iceberg": IcebergTarget,
+    "sqlite": SqliteTarget,
     "postgres": PostgresTarget,
     "kafka": KafkaTarget,
 }

@@ -1,10 +1,12 @@
-"""Tables of Delta, Iceberg and PostgreSQL as sinks, by what one task does there; what does not fit is refused before a run."""
+"""Tables of Delta, Iceberg and databases as sinks, by what one task does there; what does not fit is refused before a run."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import streamq as sq
 from scripts.postgres import PostgresServer
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.errors import PlanError, SourceError
+from streamq.errors import PlanError, SourceError, StreamqError
 from streamq.plan.schema import Field
 from streamq.run.sink_arguments import sink_of
 from streamq.run.transactional_sink import TransactionalSink
@@ -26,6 +28,7 @@ from tests.targets import (
     DeltaTarget,
     IcebergTarget,
     PostgresTarget,
+    SqliteTarget,
     Target,
     begun,
     columns_of,
@@ -35,7 +38,7 @@ from tests.targets import (
 )
 
 
-@pytest.fixture(params=["delta", "iceberg", "postgres"])
+@pytest.fixture(params=["delta", "iceberg", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return TARGETS[request.param](tmp_path, servers_of(request))
 
@@ -306,6 +309,57 @@ def test_a_table_of_postgresqls_that_somebody_has_created(postgres: PostgresServ
             commit(sink, 0, upserts(("upsert", "a", 1, 0)))
             commit(sink, 1, upserts(("upsert", "a", 5, 0)))
     assert [row[1:] for row in postgres.rows('SELECT * FROM public."Own"')] == [(5, "a", 0, 10)]
+
+
+def test_a_table_of_a_database_that_somebody_has_created(tmp_path: Path) -> None:
+    place = in_folder(SqliteTarget, tmp_path)
+    columns = (
+        "id INTEGER PRIMARY KEY, since TEXT DEFAULT 'now', n BIGINT, k VARCHAR(9), start INT NOT NULL, \"end\" BIGINT"
+    )
+    for more, wrong in (
+        (", no INT NOT NULL", "does not fit the rows; the rows have no 'no'"),
+        (", m INT", "does not fit the rows; its 'n' is BIGINT, not TEXT"),
+        (", m INT", ""),
+    ):
+        with closing(sqlite3.connect(tmp_path / "database.db")) as connection:
+            connection.executescript(f"DROP TABLE IF EXISTS rows; CREATE TABLE rows ({columns}{more});")
+        if wrong:
+            query = counts().with_columns(n=sq.lit("many")) if "TEXT" in wrong else counts()
+            with pytest.raises(PlanError, match=f"run: the table rows {wrong}"):
+                place.opened(columns_of(query))
+    sink = place.opened(columns_of(counts(), OutputForm.UPSERT))
+    commit(sink, 0, upserts(("upsert", "a", 1, 0), ("upsert", None, 1, 0)))
+    commit(sink, 1, upserts(("upsert", "a", 5, 0), ("delete", None, None, 0)))
+    assert [row[1:] for row in place.tuples()] == [("now", 5, "a", 0, 10, None)]
+    means = in_folder(SqliteTarget, tmp_path, "means")
+    sink = means.opened(columns_of(sq.points(t.table("at int, v double", []), time="at")))
+    with pytest.raises(RuntimeError, match="a value is NaN, which SQLite lacks"):
+        commit(sink, 0, pa.table({"v": [0.5, float("nan")], "start": [1, 2], "end": [2, 3]}))
+    assert means.tuples() == []
+
+
+def test_what_is_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hu/sh")
+
+    def refused(url: str) -> str:
+        with pytest.raises(StreamqError) as error:
+            sink_of(sq.sql_table(url, "rows"), "run").create(columns_of(counts()), "run")
+        assert "sh" not in str(error.value).split("; ")[0] and "hu/sh" not in str(error.value)
+        return str(error.value)
+
+    assert "run: no URL of a database. As sqlite:////" in refused("rows.db")
+    assert "run: a database in memory ends with its process. Name a file" in refused("sqlite://")
+    assert "run: the driver of this database is not installed; No module named 'pymysql'" in refused(
+        "mysql+pymysql://me:${SECRET}@127.0.0.1:1/a"
+    )
+    assert "run: PostgreSQL has a sink of its own. sq.postgres(url, table)" in refused("postgresql://me@127.0.0.1/a")
+    assert "run: the table rows cannot be created or read; unable to open database file" in refused(
+        f"sqlite:///{tmp_path}/none/rows.db"
+    )
+    with pytest.raises(PlanError, match="run: column 'd' is decimal.10,2., which sqlite lacks. Cast it, as to double"):
+        in_folder(SqliteTarget, tmp_path).opened(columns_of(counts().with_columns(d=sq.lit(1).cast("decimal(10,2)"))))
+    with pytest.raises(PlanError, match="sql_table: table is a name, or a schema's and a name; found 'a.b.c'"):
+        sq.sql_table("sqlite:///a.db", "a.b.c")
 
 
 def test_options_of_a_topic_that_is_written() -> None:

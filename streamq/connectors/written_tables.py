@@ -1,4 +1,4 @@
-"""Tables that runs write, as values: Delta's by their paths, those of Iceberg and of PostgreSQL by their names."""
+"""Tables that runs write, as values: Delta's by their paths, those of Iceberg and of databases by their names."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class PostgresTable:
     """A table of PostgreSQL's, as :func:`postgres` describes it; ``dsn`` may have a password, so that nothing shows it."""
 
     dsn: str = field(repr=False)
+    table: str
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SqlTable:
+    """A table of a database, as :func:`sql_table` describes it; ``url`` may have a password, so that nothing shows it."""
+
+    url: str = field(repr=False)
     table: str
     key: tuple[str, ...] = ()
 
@@ -100,10 +109,40 @@ def postgres(dsn: str, table: str, *, key: str | Sequence[str] = ()) -> Postgres
         query.run(output="upsert", sink=sink, checkpoint="checkpoint")
     """
     _check_text("postgres", "dsn", dsn)
-    _check_text("postgres", "table", table)
-    if len(parts := table.split(".")) > 2 or not all(parts):
-        raise PlanError("postgres", "table is a name, or a schema's and a name", f"found {table!r}")
+    _check_name("postgres", table)
     return PostgresTable(dsn, table, column_names(key, "postgres", "key"))
+
+
+@check_keywords
+def sql_table(url: str, table: str, *, key: str | Sequence[str] = ()) -> SqlTable:
+    """Say that a run writes a table of a database, ``sink=sq.sql_table("sqlite:////folder/sales.db", "by_zone")``.
+
+    ``url`` is one of SQLAlchemy's, as ``"mysql+pymysql://me:${NAME}@host/sales"``; of ``${NAME}`` in it the environment variable
+    is taken. SQLAlchemy and the database's driver write the table, on the workers, too. ``table`` may name a schema. Of
+    ``output="upsert"`` rows replace those of their key, of which NULLs are values like others, and deletions delete them; rows
+    of other outputs are inserted. A micro-batch is one transaction, which has the micro-batch's number, too, in the table
+    ``streamq_batches`` beside it: of a run that is killed no row is lost, and none comes twice.
+
+    A table that is not there is created, with the columns of the output (without ``op``), and for upserts an index. One that is
+    there must have these columns, of such types; others of its columns are NULL, or what their default says. ``key`` can only be
+    that of the run (``run.key``), and may be left out. Raises PlanError for wrong arguments; a run raises PlanError for a table
+    that does not fit and for PostgreSQL, which :func:`postgres` writes many times faster, SourceError for a database that does
+    not answer.
+
+    ::
+
+        query.run(output="upsert", sink=sq.sql_table("sqlite:////folder/sales.db", "by_zone"), checkpoint="checkpoint")
+    """
+    _check_text("sql_table", "url", url)
+    _check_name("sql_table", table)
+    return SqlTable(url, table, column_names(key, "sql_table", "key"))
+
+
+def _check_name(verb: str, table: str) -> None:
+    """Raise PlanError for what is no name of a database's table."""
+    _check_text(verb, "table", table)
+    if len(parts := table.split(".")) > 2 or not all(parts):
+        raise PlanError(verb, "table is a name, or a schema's and a name", f"found {table!r}")
 
 
 def _check_text(verb: str, name: str, text: object) -> None:

@@ -106,7 +106,7 @@ class RunVerbs(Verbs):
         driver's clock, and the same if that micro-batch is repeated after a crash. ``sq.physical(rows, as_of=t)`` reads the
         changelog as it stood at ``t``.
 
-        sink: a path (Parquet), :func:`files`, :func:`kafka`, :func:`merge_into` or :func:`postgres`,
+        sink: a path (Parquet), :func:`files`, :func:`kafka`, :func:`merge_into`, :func:`postgres` or :func:`sql_table`,
         ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
         of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
         checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its

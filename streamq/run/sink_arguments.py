@@ -8,15 +8,16 @@ from typing import Any
 from streamq.connectors.file_formats import ArrowFiles
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.stored_files import Files
-from streamq.connectors.written_tables import ICEBERG, MergedTable, PostgresTable
+from streamq.connectors.written_tables import ICEBERG, MergedTable, PostgresTable, SqlTable
 from streamq.errors import PlanError
 from streamq.run.delta_sink import delta_sink
 from streamq.run.iceberg_sink import iceberg_sink
 from streamq.run.kafka_sink import kafka_sink
 from streamq.run.postgres_sink import postgres_sink
 from streamq.run.sinks import ConsoleSink, DataSourceSink, FunctionSink, MemorySink, NoopSink, Sink, Write
+from streamq.run.sql_sink import sql_sink
 
-SinkArgument = str | Files | KafkaTopic | MergedTable | PostgresTable | Mapping[str, Any] | Write | None
+SinkArgument = str | Files | KafkaTopic | MergedTable | PostgresTable | SqlTable | Mapping[str, Any] | Write | None
 """The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
 
 
@@ -50,12 +51,14 @@ def sink_of(argument: Any, verb: str) -> Sink:
             return delta_sink(argument, verb)
         case PostgresTable():
             return postgres_sink(argument, verb)
+        case SqlTable():
+            return sql_sink(argument, verb)
         case Mapping():
             options = {name: value for name, value in argument.items() if name != "format"}
             return DataSourceSink(argument.get("format", "parquet"), options)
         case _ if callable(argument):
             return FunctionSink(argument)
-    connectors = "sq.files(...), sq.kafka(...), sq.merge_into(...), sq.postgres(...)"
+    connectors = "sq.files(...), sq.kafka(...), sq.merge_into(...), sq.postgres(...), sq.sql_table(...)"
     kinds = f"a path, {connectors}, {{'format': ...}}, 'memory', 'console', 'noop'"
     hint = f"Give {kinds} or a function of (DataFrame, batch id)."
     raise PlanError(verb, "not a sink", f"found {argument!r}", hint)

@@ -1,4 +1,4 @@
-"""Runs into tables of Delta, Iceberg, PostgreSQL: killed before and after a commit, nothing is lost, nothing comes twice."""
+"""Runs into tables of Delta, Iceberg, databases: killed before and after a commit, nothing is lost, nothing comes twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.postgres import PostgresServer
 from streamq import testing as t
 from streamq.errors import PlanError
 from tests.spark.test_kill import SCHEMA, SOAK, land, stays
-from tests.targets import IcebergTarget, in_folder
+from tests.targets import IcebergTarget, SqliteTarget, in_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def armed(point, number):
         kill()
 
 if "KILL" in os.environ:
-    import deltalake, psycopg
+    import deltalake, psycopg, sqlalchemy
     from pyiceberg.table import Table
 
     do_commit = Table._do_commit
@@ -66,6 +66,16 @@ if "KILL" in os.environ:
         commit(self)
         armed("after postgres", number)
 
+    def commit_sqlite(self):
+        if os.environ["JOB"] == str(os.getpid()) or self.engine.url.database.endswith("catalog.db"):
+            return commit_sql(self)
+        number = self.execute(sqlalchemy.text("SELECT max(batch) FROM streamq_batches")).scalar_one()
+        armed("before sqlite", number)
+        commit_sql(self)
+        armed("after sqlite", number)
+
+    commit_sql = sqlalchemy.Connection.commit
+    sqlalchemy.Connection.commit = commit_sqlite
     deltalake.write_deltalake, psycopg.Connection.commit = write_deltalake, commit_postgres
 """
 """The module that every Python of the job imports as it starts: it kills the job at a point of a micro-batch."""
@@ -93,7 +103,8 @@ def run(spark: SparkSession, folder: object, dsn: str, *, finish: bool = False) 
     """Write final rows into tables of all systems, in one run, over what files there are."""
     query = counts(stays(spark, folder))
     delta, iceberg = sq.merge_into("delta", f"{folder}/final"), in_folder(IcebergTarget, folder, "final").sink()
-    sinks: list[Any] = [delta, iceberg, sq.postgres(dsn, "killed")]
+    database = in_folder(SqliteTarget, folder).sink()
+    sinks: list[Any] = [delta, iceberg, sq.postgres(dsn, "killed"), database]
     results = [sq.result(query, sink=sink) for sink in sinks]
     sq.run_all(results, checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=finish, buckets=2)
 
@@ -102,7 +113,14 @@ def delta_rows(path: object) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()]
 
 
-KILLS = ("before delta:0", "before iceberg:1", "after iceberg:1", "after postgres:1", "after delta:2")
+KILLS = (
+    "before delta:0",
+    "before iceberg:1",
+    "after iceberg:1",
+    "after postgres:1",
+    "before sqlite:2",
+    "after sqlite:2",
+)
 """The places where the job is killed, each in the first micro-batch of at least that number that comes there with rows."""
 
 
@@ -124,6 +142,7 @@ def test_killed_before_and_after_a_commit(spark: SparkSession, postgres: Postgre
     assert len(expected) > 20
     assert sorted(delta_rows(tmp_path / "final")) == expected
     assert sorted(in_folder(IcebergTarget, tmp_path, "final").tuples()) == expected
+    assert sorted(in_folder(SqliteTarget, tmp_path).tuples()) == expected
     assert sorted(postgres.rows("SELECT * FROM killed")) == expected
 
 
@@ -137,13 +156,14 @@ def test_upserts_are_the_history_as_it_stands(spark: SparkSession, postgres: Pos
         sinks: list[Any] = [
             sq.merge_into("delta", str(tmp_path / "rows"), partition_by="k"),
             in_folder(IcebergTarget, tmp_path).sink(partition_by="k"),
+            in_folder(SqliteTarget, tmp_path).sink(),
             sq.postgres(postgres.dsn(), "latest_rows"),
         ]
         results = [sq.result(query, sink=sink, output="upsert") for sink in sinks]
         sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now", early=True)
     expected = {("a", 1, 10, 20), ("b", 1, 0, 10), (None, 2, 0, 10)}
     assert {*delta_rows(tmp_path / "rows")} == expected == {*postgres.rows("SELECT * FROM latest_rows")}
-    assert {*in_folder(IcebergTarget, tmp_path).tuples()} == expected
+    assert {*in_folder(IcebergTarget, tmp_path).tuples()} == expected == {*in_folder(SqliteTarget, tmp_path).tuples()}
     wrong = s.select(k=sq.col("k"), n=sq.lit("many"))
     with pytest.raises(PlanError, match="run: the table .*rows does not fit the rows; its 'n' is bigint, not string"):
         wrong.run(sink=sq.merge_into("delta", str(tmp_path / "rows")), checkpoint=str(tmp_path / "other"))

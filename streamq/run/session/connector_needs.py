@@ -76,4 +76,5 @@ CONNECTORS = (
     ConnectorNeed("delta", {"for its sink and without Spark": PackageNeed("deltalake", "deltalake")}),
     ConnectorNeed("iceberg", {"for its sink and without Spark": PackageNeed("pyiceberg", "pyiceberg")}),
     ConnectorNeed("postgres", {"for its sink": PackageNeed("psycopg", "psycopg")}),
+    ConnectorNeed("sql", {"for its sink": PackageNeed("sqlalchemy", "sqlalchemy")}),
 )
