@@ -18,6 +18,7 @@ from scripts.broker import JARS, Broker, broker
 from scripts.postgres import PostgresServer, find_server, postgres_server
 from streamq.run.session.spark_session import session
 from streamq.user_code.repository import modules
+from tests.registry_server import Registry, registry
 from tests.turns import in_turn, turn_of
 
 if TYPE_CHECKING:
@@ -136,6 +137,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     if not JARS.exists():
         pytest.skip("LEFT OUT: there is no Kafka (scripts/kafka.sh)")
     with broker(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def schemas() -> Iterator[Registry]:
+    """A registry of schemas."""
+    with registry() as one:
         yield one
 
 

@@ -33,6 +33,7 @@ from streamq.run.postgres_sink import PostgresSink
 from streamq.run.sink_arguments import sink_of
 from streamq.run.sql_sink import SqlSink
 from streamq.run.transactional_sink import TransactionalSink, committing
+from tests.registry_server import Registry
 
 T = TypeVar("T", bound="Target")
 
@@ -45,12 +46,15 @@ class Servers:
     """What sinks need beside a folder; a server is started by the first that asks for it."""
 
     kafka: Callable[[], Broker]
+    schemas: Callable[[], Registry]
     postgres: Callable[[], PostgresServer]
 
 
 def servers_of(request: pytest.FixtureRequest) -> Servers:
     """The servers of a run of tests."""
-    return Servers(*(lambda fixture=fixture: request.getfixturevalue(fixture) for fixture in ("kafka", "postgres")))
+    return Servers(
+        *(lambda fixture=fixture: request.getfixturevalue(fixture) for fixture in ("kafka", "schemas", "postgres"))
+    )
 
 
 @dataclass
@@ -208,12 +212,17 @@ class KafkaTarget(Target):
     def __post_init__(self) -> None:
         self.servers.kafka().create(self.name, 1)
 
+    @property
+    def form(self) -> dict[str, Any]:
+        """The arguments that say what values are."""
+        return {}
+
     def sink(self, **arguments: Any) -> Any:
-        return sq.kafka(self.servers.kafka().servers, self.name, **arguments)
+        return sq.kafka(self.servers.kafka().servers, self.name, **self.form, **arguments)
 
     def rows(self, columns: tuple[Field, ...], key: Sequence[str] = ()) -> pa.Table:
         servers, metadata = self.servers.kafka().servers, ["key"] if key else []
-        topic = sq.kafka(servers, self.name, schema=schema_text(columns), metadata=metadata)
+        topic = sq.kafka(servers, self.name, schema=schema_text(columns), metadata=metadata, **self.form)
         read = topic.in_memory("show")
         assert read.column("_wrong").null_count == read.num_rows, read.column("_wrong").drop_null()
         rows = read.select([column.name for column in columns])
@@ -222,6 +231,14 @@ class KafkaTarget(Target):
         last = {of: n for n, of in enumerate(read.column("key").to_pylist())}
         # of what is gone there is a message without a value, and a row has a start
         return rows.take(pa.array(sorted(last.values()), pa.int64())).filter(pa.compute.field("start").is_valid())
+
+
+class AvroTarget(KafkaTarget):
+    lacks = ()
+
+    @property
+    def form(self) -> dict[str, Any]:
+        return {"value": "avro", "registry": self.servers.schemas().url}
 
 
 TARGETS: Mapping[str, type[Target]] = {
@@ -233,6 +250,7 @@ TARGETS: Mapping[str, type[Target]] = {
     "sqlite": SqliteTarget,
     "postgres": PostgresTarget,
     "kafka": KafkaTarget,
+    "kafka avro": AvroTarget,
 }
 """Every sink that lasts, but for publications, whose readers are streams."""
 

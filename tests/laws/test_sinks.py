@@ -155,7 +155,7 @@ def judge(name: str, output: str, servers: Any = None, examples: int = 200 if SO
 @pytest.mark.parametrize("name", TRANSACTIONAL)
 def test_what_is_written_is_the_answer(name: str, output: OutputForm, request: pytest.FixtureRequest) -> None:
     """In a transaction a micro-batch, whose number is in it."""
-    judge(name, output, servers_of(request), **({"examples": 4} if name == "kafka" and not SOAK else {}))
+    judge(name, output, servers_of(request), **({"examples": 4} if "kafka" in name and not SOAK else {}))
 
 
 def test_every_sink_that_lasts_is_tried() -> None:
