@@ -330,7 +330,7 @@ def test_columns_that_a_form_lacks(schemas: Registry) -> None:
         SchemaRegistry(schemas.url).register("t-value", "{}", "AVRO", "run")
 
 
-def test_changes_of_debezium_in_avro(schemas: Registry, sent: list[bytes | None]) -> None:
+def test_changes_of_debezium_by_a_schema(schemas: Registry, sent: list[bytes | None]) -> None:
     """The columns are those of the row after a change."""
     row = {"type": "record", "name": "Value", "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": "int"}]}
     source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
@@ -351,11 +351,31 @@ def test_changes_of_debezium_in_avro(schemas: Registry, sent: list[bytes | None]
         change("d", {"k": "a", "v": 2}, None, 3),
         None,
     ]
-    query = sq.changes(avro(schemas, envelope="debezium"), key="k")
-    versions = [
-        (row["v"], (row["end"] - row["start"]) / dt.timedelta(milliseconds=1)) for row in query.to_arrow().to_pylist()
+
+    def versions(topic: Any) -> list[tuple[int, float]]:
+        rows = sq.changes(topic, key="k").to_arrow().to_pylist()
+        return sorted((row["v"], (row["end"] - row["start"]) / dt.timedelta(milliseconds=1)) for row in rows)
+
+    assert versions(avro(schemas, envelope="debezium")) == [(1, 1.0), (2, 1.0)]
+    # without a registry, and in JSON with one
+    sent[:] = [value and value[5:] for value in sent]
+    record = json.dumps(envelope)
+    assert versions(sq.kafka("h:9092", "trips", value="avro", record=record, envelope="debezium")) == [
+        (1, 1.0),
+        (2, 1.0),
     ]
-    assert sorted(versions) == [(1, 1.0), (2, 1.0)]
+    of_row = {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}
+    image = {"oneOf": [{"type": "null"}, of_row]}
+    properties = {"before": image, "after": image, "op": {"type": "string"}, "ts_ms": {"type": ["integer", "null"]}}
+    schemas.add("trips-value", json.dumps({"type": "object", "properties": properties}), "JSON")
+    rows = [("c", None, 1, 1), ("u", 1, 2, 2), ("d", 2, None, 3)]
+    values = [
+        {"op": op, "before": b and {"k": "a", "v": b}, "after": a and {"k": "a", "v": a}, "ts_ms": at}
+        for op, b, a, at in rows
+    ]
+    sent[:] = [header(1) + json.dumps(value).encode() for value in values]
+    objects = sq.kafka("h:9092", "trips", registry=schemas.url, envelope="debezium")
+    assert versions(objects) == [(1, 1.0), (2, 1.0)]
     schemas.add("trips-value", json.dumps(FIRST))
     with pytest.raises(PlanError, match="values without 'after' are no changes of Debezium's; there are at, zone"):
         sq.changes(avro(schemas, envelope="debezium"), key="k")
