@@ -260,7 +260,7 @@ TRANSACTIONAL = tuple(name for name, kind in TARGETS.items() if kind.transaction
 
 def in_folder(kind: type[T], folder: object, name: str = "rows") -> T:
     """A place that needs no server."""
-    return kind(Path(str(folder)), Servers(pytest.fail, pytest.fail), name)
+    return kind(Path(str(folder)), Servers(pytest.fail, pytest.fail, pytest.fail), name)
 
 
 def columns_of(query: sq.Stream, output: OutputForm = OutputForm.FINAL, key: str | Sequence[str] = ()) -> ResultColumns:
