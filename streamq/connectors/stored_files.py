@@ -11,6 +11,7 @@ from os import PathLike, fspath
 from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as escaped
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -143,8 +144,10 @@ def file_system(url: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), normpath(Path(url).absolute())
     if scheme == "file":
         return fs.LocalFileSystem(), normpath(Path("/" + rest.lstrip("/")).absolute())
-    # names of Hadoop's clients for S3
-    system, path = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{rest}")
+    store, slash, path = rest.removeprefix("//").partition("/")
+    # names of Hadoop's clients for S3; paths are Spark's, without escapes
+    scheme = "s3" if scheme in ("s3a", "s3n") else scheme
+    system, path = fs.FileSystem.from_uri(f"{scheme}://{store}{slash}{escaped(path)}")
     return system, path
 
 
