@@ -42,6 +42,15 @@ def test_an_argument_asks_for_one_kind(
     assert (sink.is_lasting, list(sink.folders), sink.takes_micro_batches) == (is_lasting, folders, takes_micro_batches)
 
 
+def test_times_are_written_to_the_microsecond() -> None:
+    """In text Spark would cut them to milliseconds; what the user says goes first."""
+    for argument in (sq.files("out", format="csv"), {"format": "JSON", "path": "out"}):
+        assert sink_of(argument, "run").options["timestampFormat"] == "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # type: ignore[attr-defined]
+    own = sink_of(sq.files("out", format="csv", timestampFormat="yyyy"), "run")
+    assert own.options["timestampFormat"] == "yyyy"  # type: ignore[attr-defined]
+    assert "timestampFormat" not in sink_of(sq.files("out"), "run").options  # type: ignore[attr-defined]
+
+
 def test_what_is_no_sink() -> None:
     with pytest.raises(
         PlanError,

@@ -21,6 +21,16 @@ SinkArgument = str | Files | KafkaTopic | MergedTable | PostgresTable | SqlTable
 """The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
 
 
+IN_TEXT = frozenset({"csv", "json", "xml"})
+"""The formats whose files have instants as text."""
+
+WRITTEN_TIMES: Mapping[str, str] = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""The options by which Spark writes instants as they are; by default it cuts them to milliseconds."""
+
+
 def sink_of(argument: Any, verb: str) -> Sink:
     """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none.
 
@@ -42,7 +52,7 @@ def sink_of(argument: Any, verb: str) -> Sink:
         case Files() if argument.format == ArrowFiles.name:
             raise PlanError(verb, "Spark writes no arrow files", f"found {argument.path}", 'Say format="parquet".')
         case Files():
-            return DataSourceSink(argument.format, {**dict(argument.options), "path": argument.path})
+            return _data_source(argument.format, {**dict(argument.options), "path": argument.path})
         case KafkaTopic():
             return kafka_sink(argument, verb)
         case MergedTable(format=format) if format == ICEBERG:
@@ -55,10 +65,16 @@ def sink_of(argument: Any, verb: str) -> Sink:
             return sql_sink(argument, verb)
         case Mapping():
             options = {name: value for name, value in argument.items() if name != "format"}
-            return DataSourceSink(argument.get("format", "parquet"), options)
+            return _data_source(argument.get("format", "parquet"), options)
         case _ if callable(argument):
             return FunctionSink(argument)
     connectors = "sq.files(...), sq.kafka(...), sq.merge_into(...), sq.postgres(...), sq.sql_table(...)"
     kinds = f"a path, {connectors}, {{'format': ...}}, 'memory', 'console', 'noop'"
     hint = f"Give {kinds} or a function of (DataFrame, batch id)."
     raise PlanError(verb, "not a sink", f"found {argument!r}", hint)
+
+
+def _data_source(format: str, options: Mapping[str, Any]) -> DataSourceSink:
+    """Return a sink of a format of Spark's, which writes times as they are unless an option says otherwise."""
+    times = WRITTEN_TIMES if str(format).lower() in IN_TEXT else {}
+    return DataSourceSink(format, {**times, **options})
