@@ -113,6 +113,11 @@ RAISED = (
             QueryFailed,
             "query: the sink of result 2 failed; OSError: disk full. Spark's own",
         ),
+        (
+            SINK.replace("OSError: disk full", "ModuleNotFoundError: No module named 'tariff'"),
+            QueryFailed,
+            "query: the sink's function failed; ModuleNotFoundError: No module named 'tariff'. Install it where",
+        ),
         (CALLED, QueryFailed, "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own"),
         (
             CALLED.replace("Job aborted", "[NOT_THERE] no format"),

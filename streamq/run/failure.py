@@ -43,6 +43,9 @@ _WRITES = re.compile(
 
 REPORT = "Spark's own report is the attribute report of this error."
 
+INSTALL = "Install it where the workers are; docs/cluster.md says which code travels with a query."
+"""The hint for code that imports what a worker does not have."""
+
 
 def is_sparks(error: BaseException) -> bool:
     """True for exceptions from PySpark: its own, untranslated ones of Java, and those of its connections."""
@@ -89,7 +92,8 @@ def translated(
         if places := _SINK.findall(text):
             # of a function among several sinks, the outermost note is last
             verb, wrong, hint = "query", f"{places[-1]} failed", REPORT
-        read = kind(verb, wrong or _phase(error), reason(error), hint)
+        why = reason(error)
+        read = kind(verb, wrong or _phase(error), why, INSTALL if why.startswith("ModuleNotFoundError") else hint)
     read.report = error
     return read
 

@@ -16,6 +16,7 @@ from streamq.run.kafka_sink import kafka_sink
 from streamq.run.postgres_sink import postgres_sink
 from streamq.run.sinks import ConsoleSink, DataSourceSink, FunctionSink, MemorySink, NoopSink, Sink, Write
 from streamq.run.sql_sink import sql_sink
+from streamq.runtime.hosts.shipping import ship_module_of
 
 SinkArgument = str | Files | KafkaTopic | MergedTable | PostgresTable | SqlTable | Mapping[str, Any] | Write | None
 """The argument by which a user chooses a sink: a path, a connector, a format with options, a name, a function; None: no sink."""
@@ -67,6 +68,8 @@ def sink_of(argument: Any, verb: str) -> Sink:
             options = {name: value for name, value in argument.items() if name != "format"}
             return _data_source(argument.get("format", "parquet"), options)
         case _ if callable(argument):
+            # Spark Connect calls it on the server
+            ship_module_of(argument, "")
             return FunctionSink(argument)
     connectors = "sq.files(...), sq.kafka(...), sq.merge_into(...), sq.postgres(...), sq.sql_table(...)"
     kinds = f"a path, {connectors}, {{'format': ...}}, 'memory', 'console', 'noop'"

@@ -333,16 +333,18 @@ def triple(value):
 def doubled(value):
     return value * 2
 """
+PLAIN = "def once(value):\n    return value\n"
 SCRIPT = """
 import sys
 import own
+import plain
 import streamq as sq
 from streamq.plan.lowering import ship_runtime
 from streamq.runtime.hosts.shipping import dumps
 
 @sq.udf("int")
 def six(value):
-    return own.triple(value) * own.doubled.code(1)
+    return own.triple(plain.once(value)) * own.doubled.code(1)
 
 ship_runtime()
 open(sys.argv[1], "wb").write(dumps(six._on_worker))
@@ -351,7 +353,7 @@ USED = """
 import pyarrow as pa
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("streamq", "own"):
+        if name.partition(".")[0] in ("streamq", "own", "plain"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Blocked())
 print(pickle.load(open(sys.argv[1], "rb"))(pa.array([True]), pa.array([5])).field("value").to_pylist())
@@ -360,14 +362,53 @@ print(pickle.load(open(sys.argv[1], "rb"))(pa.array([True]), pa.array([5])).fiel
 
 @pytest.mark.slow
 def test_a_file_that_also_holds_decorated_modules_goes_by_value(tmp_path: Path) -> None:
-    """A script's function calls a plain one of it, and the code of a decorated one; workers have neither it nor streamq."""
-    for name, text in (("own.py", OWN), ("script.py", SCRIPT), ("used.py", "import pickle, sys" + USED)):
+    """A script's function calls a plain one of it, and the code of a decorated one; workers have neither it nor streamq.
+
+    It also calls a function of a file in which nothing is decorated.
+    """
+    for name, text in (
+        ("own.py", OWN),
+        ("plain.py", PLAIN),
+        ("script.py", SCRIPT),
+        ("used.py", "import pickle, sys" + USED),
+    ):
         (tmp_path / name).write_text(text)
     for name in ("script.py", "used.py"):
         command = [sys.executable, str(tmp_path / name), str(tmp_path / "shipped")]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert done.stdout == "[30]\n"
+
+
+WRITES = """
+import plain, sys
+from types import SimpleNamespace
+from pyspark import cloudpickle
+from streamq.plan.lowering import ship_runtime
+from streamq.run.sink_arguments import sink_of
+
+def write(rows, number):
+    print(plain.once(number))
+
+ship_runtime()
+writer = SimpleNamespace(foreachBatch=cloudpickle.dumps)
+sys.stdout.buffer.write(sink_of(write, "run").start(writer))
+"""
+WRITTEN = """
+import pickle, sys
+from unittest.mock import MagicMock
+sys.modules["streamq"] = sys.modules["plain"] = None
+pickle.load(sys.stdin.buffer)(MagicMock(), 7)
+"""
+
+
+def test_a_function_as_sink_brings_the_files_beside_it(tmp_path: Path) -> None:
+    """Spark Connect calls it on the server, which has neither these nor streamq."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "script.py").write_text(WRITES)
+    sent = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, check=True).stdout
+    done = subprocess.run([sys.executable, "-c", WRITTEN], input=sent, capture_output=True, check=False)
+    assert done.stdout == b"7\n", done.stderr.decode()
 
 
 DECODED = """

@@ -12,9 +12,10 @@ import shlex
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -137,7 +138,151 @@ def test_by_spark_submit(folder: Path, env: dict[str, str], master: str) -> None
     check_answer(COMMANDS[1].replace("spark://host:7077", master), folder / "submitted", env)
 
 
-def test_through_spark_connect(folder: Path, env: dict[str, str], master: str) -> None:
+SHOP = {
+    "shop/__init__.py": "",
+    "shop/rates.py": """
+        from shop.tables import EURO
+
+        def converted(amount):
+            return amount * EURO
+    """,
+    "shop/tables.py": "EURO = 0.5",
+    "shop/modules.py": """
+        import streamq as sq
+
+        from . import rates
+        from .tables import EURO
+
+        @sq.udf("double")
+        def in_euros(amount):
+            return rates.converted(amount)
+
+        @sq.uda("double")
+        class Spread:
+            def initial(self):
+                return EURO * 0, float("inf")
+
+            def add(self, state, amounts):
+                return max(state[0], amounts.max()), min(state[1], amounts.min())
+
+            def merge(self, a, b):
+                return max(a[0], b[0]), min(a[1], b[1])
+
+            def result(self, state):
+                return rates.converted(state[0] - state[1])
+
+        @sq.udo("n bigint, total double")
+        def summed(amounts):
+            return [(len(amounts), rates.converted(amounts.sum()))]
+    """,
+}
+"""A package of several modules, some of which are streamq's; it is installed where the program starts, and nowhere else."""
+
+TARIFF = {"tariff/__init__.py": "", "tariff/fees.py": "FEE = 1.0\n\ndef fee(amount):\n    return amount + FEE\n"}
+"""A package of plain functions, which is installed in place there, as ``pip install -e`` does."""
+
+USES = """
+import sys
+
+import streamq as sq
+from rounding import to_tens
+from shop import modules
+from shop.modules import Spread, summed
+from tariff import fees
+
+@sq.udf("double")
+def dearer(amount):
+    return to_tens(fees.fee(amount))
+
+@sq.uda("double")
+class Greatest:
+    def initial(self):
+        return fees.fee(0.0)
+
+    def add(self, state, amounts):
+        return max(state, fees.fee(amounts.max()))
+
+    def merge(self, a, b):
+        return max(a, b)
+
+    def result(self, state):
+        return to_tens(state)
+
+@sq.udo("least double")
+def least(amounts):
+    return [(fees.fee(amounts.min()),)]
+
+def query(folder):
+    sales = sq.points(sq.files(f"{folder}/in", format="json", schema="at bigint, amount double"), time="at", name="sales")
+    dear = sales.with_columns(cents=dearer("amount"), euros=modules.in_euros("amount"))
+    windows = dear.tumbling_window(10)
+    return [
+        windows.select(spread=Spread("amount"), greatest=Greatest("amount"), cents=sq.sum("cents"), euros=sq.sum("euros")),
+        windows.select(summed("amount")),
+        windows.select(least("amount")),
+    ]
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    sq.session()
+    queries = query(folder)
+    sq.run_all(
+        [sq.result(one, sink=f"{folder}/out{n}") for n, one in enumerate(queries)],
+        checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=True, buckets=2,
+    )
+    for n, one in enumerate(queries):
+        one.to_df().write.parquet(f"{folder}/batch{n}")
+"""
+
+
+def written_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(textwrap.dedent(text))
+
+
+@pytest.fixture(scope="module")
+def with_packages(folder: Path, env: dict[str, str]) -> dict[str, str]:
+    """The environment of programs whose own Python, and no other, has two packages more."""
+    venv.create(folder / "driver", with_pip=False, symlinks=True)
+    (packages,) = (folder / "driver").glob("lib/python*/site-packages")
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "others.pth").write_text("\n".join([*others, str(folder / "src")]))
+    written_files(packages, SHOP)
+    written_files(folder / "src", TARIFF)
+    return env | {"PYSPARK_DRIVER_PYTHON": str(folder / "driver" / "bin" / "python")}
+
+
+def test_modules_in_packages_that_workers_do_not_have(folder: Path, with_packages: dict[str, str], master: str) -> None:
+    """Functions, aggregates and operators of an installed package, and of the program, which calls what is beside it."""
+    place = folder / "packaged"
+    (place / "in").mkdir(parents=True)
+    rows = ({"at": at, "amount": amount} for at, amount in [(1, 10.0), (2, 30.0), (12, 6.0)])
+    (place / "in" / "a.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    written_files(
+        place, {"app.py": USES, "rounding.py": "def to_tens(amount):\n    return round(amount / 10) * 10.0\n"}
+    )
+    command = ["spark-submit", "--master", master, "--conf", "spark.sql.shuffle.partitions=2", "app.py", str(place)]
+    done = subprocess.run(
+        command, cwd=place, env=with_packages, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-6000:]
+    expected = [
+        [(0, 10.0, 30.0, 40.0, 20.0), (10, 0.0, 10.0, 10.0, 3.0)],
+        [(0, 2, 20.0), (10, 1, 3.0)],
+        [(0, 11.0), (10, 7.0)],
+    ]
+    columns = [["start", "spread", "greatest", "cents", "euros"], ["start", "n", "total"], ["start", "least"]]
+    for n, (names, answer) in enumerate(zip(columns, expected, strict=True)):
+        for kind in ("out", "batch"):
+            files = (place / f"{kind}{n}").rglob("*.parquet")
+            found = [row for file in files for row in pq.read_table(file).select(names).to_pylist()]
+            assert sorted(tuple(row.values()) for row in found) == answer, (kind, n)
+
+
+@pytest.fixture(scope="module")
+def connect(folder: Path, env: dict[str, str], master: str) -> Iterator[str]:
+    """The address, as the page has it, of a Spark Connect server whose Python has no grpcio."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -162,7 +307,53 @@ def test_through_spark_connect(folder: Path, env: dict[str, str], master: str) -
         if name not in ("PYTHONPATH", "PYSPARK_DRIVER_PYTHON", "SPARK_DAEMON_MEMORY")
     }
     with server(command, folder / "connect.log", port, of_server):
-        check_answer(COMMANDS[2].replace("host:15002", f"127.0.0.1:{port}"), folder / "connected", env)
+        yield f"127.0.0.1:{port}"
+
+
+def test_through_spark_connect(folder: Path, env: dict[str, str], connect: str) -> None:
+    check_answer(COMMANDS[2].replace("host:15002", connect), folder / "connected", env)
+
+
+CALLED_BACK = """
+import sys
+
+import streamq as sq
+
+folder = sys.argv[1]
+sq.session()
+trips = sq.points(sq.files(f"{folder}/trips", format="json", schema="at timestamp, zone string"), time="at")
+where = {"checkpoint": f"{folder}/called", "trigger": "available_now"}
+counts = trips.tumbling_window("1 hour").select(n=sq.count())
+for starts in (
+    lambda: counts.run(sink=lambda rows, number: None, **where),
+    lambda: counts.run(sink=f"{folder}/counts", late_sink=f"{folder}/late", **where),
+    lambda: sq.run_all([sq.result(counts, sink=f"{folder}/counts")], **where),
+):
+    try:
+        starts()
+        print("it has started")
+    except sq.StreamqError as error:
+        print(error)
+"""
+
+
+def test_functions_that_a_connect_server_cannot_call(folder: Path, env: dict[str, str], connect: str) -> None:
+    """They need grpcio where the server is, and Spark would only say, after a minute, that its Python does not answer."""
+    place = folder / "called_back"
+    (place / "trips").mkdir(parents=True)
+    (place / "trips" / "a.json").write_text('{"at": "2024-05-01T12:00:00Z", "zone": "a"}\n')
+    (place / "app.py").write_text(CALLED_BACK)
+    done = subprocess.run(
+        [sys.executable, "app.py", str(place)],
+        cwd=place, env=env | {"SPARK_REMOTE": f"sc://{connect}"}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "it has started" not in done.stdout
+    assert done.stdout.count(f"the worker has no grpcio; looked in {env['PYSPARK_PYTHON']}. Install it: ") == 3, (
+        done.stdout
+    )
+    assert done.stdout.count("The server's Python, as a client of its own, calls functions of sinks and writes") == 3
+    assert not (place / "called").exists()
 
 
 def test_on_a_laptop(folder: Path, env: dict[str, str]) -> None:

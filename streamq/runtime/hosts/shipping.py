@@ -34,8 +34,8 @@ def ship_module_of(code: Any, registered_in: str) -> None:
     """Make Spark send a user's code by value, with the code in its files, because workers cannot import the user's files.
 
     That holds for a package that decorates code of its own, ``registered_in`` one of its modules, as it may be installed on the
-    driver only; and for the user's own files that it imports. Other installed code is imported on the worker. Of code in streamq
-    itself only the module is sent; for code in ``__main__`` nothing is to be done.
+    driver only; and for the user's own files that it imports, or ``__main__``, which Spark sends in any case. Other
+    installed code is imported on the worker. Of code in streamq itself only the module is sent.
     """
     from pyspark import cloudpickle
 
@@ -45,12 +45,13 @@ def ship_module_of(code: Any, registered_in: str) -> None:
         # streamq's own goes without the rest of streamq
         cloudpickle.register_pickle_by_value(sys.modules[module])
         return
-    if package not in sys.modules or package == "__main__":
+    if package not in sys.modules:
         return
     decorates_itself = package_of(registered_in) == package
     if decorates_itself or is_own(package):
         for own in own_packages(package):
-            cloudpickle.register_pickle_by_value(sys.modules[own])
+            if own != "__main__":
+                cloudpickle.register_pickle_by_value(sys.modules[own])
 
 
 def packed(function: Callable[P, T]) -> Callable[P, T]:
