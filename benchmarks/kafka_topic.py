@@ -1,11 +1,13 @@
 """JSON in Kafka: a windowed query over a topic, as a whole run, by streamq and by Spark's own source with from_json.
 
-    python -m benchmarks.kafka_topic [--messages 1000000] [--repeat 3]
+    python -m benchmarks.kafka_topic [--messages 1000000] [--repeat 3] [--flink JARS]
 
 A broker is started beside (``scripts/kafka.sh`` fetches it). Both read the topic to its end as a stream, a count and a sum by
 zone and ten seconds, and write nowhere; the answers are compared in a batch before. The processor time is that of Spark and its
-workers, without the broker's.
-Ratios below 1: streamq is faster.
+workers, without the broker's. Ratios below 1: streamq is faster.
+
+``--flink``: Flink SQL, too, over the same topic, as many runs in a process of its own, with a folder of its jars for Kafka
+(flink-connector-kafka, flink-connector-base and kafka-clients of Maven); it keeps no checkpoint.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import streamq as sq
+from benchmarks.other_engines import flink_numbers
 from benchmarks.processor_time import cpu_seconds, family
 from scripts.broker import Broker
 from streamq.connectors.kafka import KafkaTopic
@@ -53,11 +56,30 @@ def by_spark(messages: DataFrame) -> DataFrame:
     return windows.agg(F.count("*").alias("n"), F.sum("fare").alias("total"))
 
 
+def by_flink(servers: str) -> list[str]:
+    """Return the statements of Flink SQL for the topic, and for the query."""
+    columns = "id BIGINT, `at` TIMESTAMP(3), zone STRING, fare DOUBLE, WATERMARK FOR `at` AS `at` - INTERVAL '1' MINUTE"
+    options = {
+        "connector": "kafka",
+        "topic": "trips",
+        "properties.bootstrap.servers": servers,
+        "scan.startup.mode": "earliest-offset",
+        "scan.bounded.mode": "latest-offset",
+        "format": "json",
+        "json.timestamp-format.standard": "ISO-8601",
+    }
+    table = f"CREATE TABLE trips ({columns}) WITH ({', '.join(f'{k!r} = {v!r}' for k, v in options.items())})"
+    windows = "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(`at`), INTERVAL '10' SECOND))"
+    counts = "SELECT zone, window_start, COUNT(*) AS n, SUM(fare) AS total"
+    return [table, f"{counts} FROM {windows} GROUP BY zone, window_start, window_end"]
+
+
 def main() -> None:
     """Print a line for each round, and the medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--flink", default="")
     options = parser.parse_args()
     config = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": 2}
     spark = sq.session("kafka", master="local[2]", config=config, kafka=True)
@@ -91,6 +113,11 @@ def main() -> None:
                 print(f"streamq {cpu:.1f} s of processors, {wall:.1f} s; Spark {spark_cpu:.1f}, {spark_wall:.1f}")
             for place, name in enumerate(("processor time", "clock")):
                 print(f"{name}: {statistics.median(one[place] / two[place] for one, two in rounds):.2f}")
+            if options.flink:
+                statements = by_flink(broker.servers)
+                assert flink_numbers(statements, 0, options.flink) == [[ours.count()]], "Flink has other windows"
+                for ms, of_processors in flink_numbers(statements, options.repeat, options.flink):
+                    print(f"Flink {of_processors / 1_000:.1f} s of processors, {ms / 1_000:.1f} s")
         finally:
             broker.kill()
             spark.stop()

@@ -166,15 +166,15 @@ def flink_jars() -> Path:
     return Path(next(iter(folders))) / "lib"
 
 
-def flink_numbers(statements: Sequence[str], runs: int) -> list[list[int]]:
-    """Run statements of Flink SQL in a process of its own.
+def flink_numbers(statements: Sequence[str], runs: int, connector: str = "") -> list[list[int]]:
+    """Run statements of Flink SQL in a process of its own; ``connector`` is a folder with more jars.
 
     Returns the milliseconds of each run of a SELECT, and those of processors in it; of no runs, the number of its rows.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(";\n".join(statements))
         file.flush()
-        job = ["java", *OPENED, "-Xmx5g", "-cp", f"{flink_jars()}/*", str(JAVA), file.name, str(runs)]
+        job = ["java", *OPENED, "-Xmx5g", "-cp", f"{flink_jars()}/*:{connector}/*", str(JAVA), file.name, str(runs)]
         done = subprocess.run(job, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"Flink's job failed:\n{done.stdout[-2_000:]}{done.stderr[-2_000:]}")
