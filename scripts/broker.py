@@ -11,8 +11,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 JARS = Path(sys.prefix) / "kafka"
@@ -38,6 +46,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
 log.cleaner.dedupe.buffer.size=20971520
 """
 
@@ -96,6 +106,27 @@ class Broker:
         """Make it so many partitions of a topic."""
         client = AdminClient({"bootstrap.servers": self.servers})
         client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+    def forbid(self, topic: str, *operations: AclOperation) -> None:
+        """Take rights to a topic from everybody, who has all others."""
+        client = AdminClient({"bootstrap.servers": self.servers})
+        rules = [(one, AclPermissionType.DENY) for one in operations] + [(AclOperation.ALL, AclPermissionType.ALLOW)]
+        bindings = [
+            AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*", operation, permission)
+            for operation, permission in rules
+        ]
+        for rule in client.create_acls(bindings).values():
+            rule.result(30)
+
+    def settle(self, topic: str, partitions: int = 1) -> None:
+        """Return when readers see all that is committed; a producer hears of its commit a moment before."""
+        client = AdminClient({"bootstrap.servers": self.servers})
+        asked = {TopicPartition(topic, one): OffsetSpec.latest() for one in range(partitions)}
+        ends: list[list[int]] = [[0], [1]]
+        while ends[0] != ends[1]:
+            levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            answers = [client.list_offsets(asked, isolation_level=level) for level in levels]
+            ends = [[answer[place].result(30).offset for place in asked] for answer in answers]
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Delete the messages of a partition before an offset, as retention does."""

@@ -223,6 +223,7 @@ class KafkaTarget(Target):
     def rows(self, columns: tuple[Field, ...], key: Sequence[str] = ()) -> pa.Table:
         servers, metadata = self.servers.kafka().servers, ["key"] if key else []
         topic = sq.kafka(servers, self.name, schema=schema_text(columns), metadata=metadata, **self.form)
+        self.servers.kafka().settle(self.name)
         read = topic.in_memory("show")
         assert read.column("_wrong").null_count == read.num_rows, read.column("_wrong").drop_null()
         rows = read.select([column.name for column in columns])

@@ -46,8 +46,8 @@ def messages_between(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the messages of a topic, of committed transactions, from the offsets ``start`` to before ``end``, by partition.
 
-    None: from the earliest, and to the latest at the time of the call. A message is a dictionary of Kafka's columns. Raises
-    SourceError for a topic, a partition or offsets that are not there, and for settings that the client does not have.
+    None: from the earliest, and to the latest that is committed at the time of the call. A message is a dictionary of Kafka's
+    columns. Raises SourceError for a topic, a partition or offsets that are not there, and for settings that the client lacks.
     """
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -86,7 +86,9 @@ def messages_between(
         partition = message.partition()
         if problem is None and message.offset() < last[partition]:
             columns.append(_columns_of(message))
-        if problem is not None or message.offset() >= last[partition] - 1:
+        # readers of what is committed get no further than a transaction that is open, and wait for it if they name an end
+        is_at_end = problem is not None and (end is None or message.offset() >= last[partition])
+        if is_at_end or (problem is None and message.offset() >= last[partition] - 1):
             waiting.discard(partition)
         if len(columns) == AT_ONCE:
             yield columns

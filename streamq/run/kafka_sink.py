@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -21,7 +21,7 @@ from streamq.connectors.envelopes import change_columns
 from streamq.connectors.kafka import KafkaTopic
 from streamq.connectors.kafka_client import ANSWER_SECONDS, check_brokers, client_settings
 from streamq.connectors.schema_registry import KINDS, SchemaRegistry, subject_of
-from streamq.errors import PlanError
+from streamq.errors import PlanError, SourceError
 from streamq.run.registered_values import Encode, RegisteredValue, schema_of
 from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client
 from streamq.runtime.hosts.result_rows import DELETE, PREIMAGE
@@ -59,13 +59,25 @@ class KafkaSink(TransactionalSink):
     registered: list[RegisteredValue] = field(default_factory=list, compare=False)
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
-        """Raise SourceError if no broker answers, PlanError if it has no such topic."""
+        """Raise SourceError if no broker answers, or none lets us write, PlanError if it has no such topic."""
         check_brokers(self.servers, verb)
-        from confluent_kafka.admin import AdminClient
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 
-        admin = AdminClient(dict(self.settings))
-        if self.topic not in admin.list_topics(timeout=ANSWER_SECONDS).topics:
-            raise PlanError(verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first.")
+        admin, topics = AdminClient(dict(self.settings)), TopicCollection([self.topic])
+        options: dict[str, Any] = {"include_authorized_operations": True, "request_timeout": ANSWER_SECONDS}
+        try:
+            allowed = admin.describe_topics(topics, **options)[self.topic].result().authorized_operations
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise PlanError(
+                    verb, f"no topic {self.topic!r} to write", f"at {self.servers}", "Create it first."
+                ) from exception
+            raise SourceError(verb, f"topic {self.topic!r} is not written", error.str()) from exception
+        # brokers of others may not say it
+        if allowed and AclOperation.WRITE not in allowed:
+            raise SourceError(verb, f"topic {self.topic!r} is not written", f"{self.servers} does not let us write")
 
     def create(self, columns: ResultColumns, verb: str) -> None:
         """Raise PlanError for rows without a key in an envelope, and for a changelog that the topic would not keep in order.
@@ -266,13 +278,20 @@ class KafkaTransaction(Transaction):
         return TimeoutError(f"no answer of {self.settings['bootstrap.servers']} in {ANSWER_SECONDS:.0f} s")
 
     def close(self) -> None:
-        # readers of what is committed get no further than an open transaction
+        from confluent_kafka import KafkaException
+
+        # readers of what is committed get no further than an open transaction; one that Kafka has given up, with an error that
+        # this must not hide, is ended by the next attempt
         if self.is_open:
-            self.producer.abort_transaction(ANSWER_SECONDS)
+            with suppress(KafkaException):
+                self.producer.abort_transaction(ANSWER_SECONDS)
 
     def _note(self, error: Any, message: Any) -> None:
-        """Note that Kafka has not taken a message."""
-        self.failures.append(f"{message.topic()}: {error.str()}")
+        """Note that Kafka has not taken a message; why a whole transaction has failed is the error of its commit."""
+        from confluent_kafka import KafkaError
+
+        if error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self.failures.append(f"{message.topic()}: {error.str()}")
 
     def _produce(self, topic: str, value: bytes | None, key: bytes | None) -> None:
         """Send a message, once the client has room for it."""
