@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
@@ -75,9 +75,10 @@ def session() -> SparkSession:
     return sq.session("other engines", master="local[2]", config=config)
 
 
-def windows(df: DataFrame, hops: int) -> sq.Stream:
-    """Return the windows by streamq."""
-    groups = sq.points(df, time="ts", name="points").group_by("k").hopping_window(f"{hops} minutes", "1 minute")
+def windows(folder: Path, hops: int) -> sq.Stream:
+    """Return the windows by streamq over all files of a folder."""
+    files = sq.files(folder, format=folder.name, schema=SCHEMA)
+    groups = sq.points(files, time="ts", name="points").group_by("k").hopping_window(f"{hops} minutes", "1 minute")
     return groups.select(n=sq.count("v"), total=sq.sum("v"), top=sq.max("v"))
 
 
@@ -87,24 +88,20 @@ def seconds(action: Callable[[], Any]) -> Seconds:
     return time.perf_counter() - begun
 
 
-def batch(spark: SparkSession, folder: Path, hops: int) -> Seconds:
+def batch(folder: Path, hops: int) -> Seconds:
     """Return the seconds of streamq as a batch over all files of a folder."""
-    kind = folder.name
-    df = spark.read.schema(SCHEMA).format(kind).load(str(folder))
-    rows = windows(df, hops).to_df()
+    rows = windows(folder, hops).to_df()
     return seconds(lambda: rows.write.format("noop").mode("overwrite").save())
 
 
-def stream(spark: SparkSession, folder: Path, hops: int) -> Seconds:
+def stream(folder: Path, hops: int) -> Seconds:
     """Return the seconds of streamq as a stream that ends with the files of a folder."""
-    df = spark.readStream.schema(SCHEMA).format(folder.name).load(str(folder))
-    return seconds(lambda: windows(df, hops).run(sink="noop", trigger="available_now", finish=True))
+    return seconds(lambda: windows(folder, hops).run(sink="noop", trigger="available_now", finish=True))
 
 
-def counted_by_streamq(spark: SparkSession, folder: Path, hops: int) -> tuple[int, int]:
+def counted_by_streamq(folder: Path, hops: int) -> tuple[int, int]:
     """Return the number of windows, and of the events in all of them."""
-    df = windows(spark.read.schema(SCHEMA).format(folder.name).load(str(folder)), hops).to_df()
-    one = df.agg(F.count("n"), F.sum("n")).first()
+    one = windows(folder, hops).to_df().agg(F.count("n"), F.sum("n")).first()
     assert one is not None
     return one[0], one[1]
 
@@ -243,28 +240,29 @@ def in_turn(ours: Way, other: Way, repeat: int) -> tuple[list[Seconds], list[Sec
 
 
 def against_polars(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
-    spark = session()
+    session()
     for hops in all_hops:
-        check(counted_by_streamq(spark, folder, hops), counted_by_polars(folder, hops))
-        ours, theirs = partial(batch, spark, folder, hops), partial(polars, folder, hops)
+        check(counted_by_streamq(folder, hops), counted_by_polars(folder, hops))
+        ours, theirs = partial(batch, folder, hops), partial(polars, folder, hops)
         yield Cell("Polars", "batch, Parquet", hops, rows, *in_turn(ours, theirs, repeat))
 
 
 def against_duckdb(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
-    spark, connection = session(), duckdb_connection()
+    session()
+    connection = duckdb_connection()
     for hops in all_hops:
-        check(counted_by_streamq(spark, folder, hops), counted_by_duckdb(folder, hops))
-        ours, theirs = partial(batch, spark, folder, hops), partial(duckdb, connection, folder, hops)
+        check(counted_by_streamq(folder, hops), counted_by_duckdb(folder, hops))
+        ours, theirs = partial(batch, folder, hops), partial(duckdb, connection, folder, hops)
         yield Cell("DuckDB", "batch, Parquet", hops, rows, *in_turn(ours, theirs, repeat))
 
 
 def against_flink(folder: Path, rows: int, all_hops: Sequence[int], repeat: int) -> Iterator[Cell]:
-    spark = session()
+    session()
     ways = {"batch": batch, "stream": stream}
     for hops in all_hops:
-        check(counted_by_streamq(spark, folder, hops), counted_by_flink(folder, hops))
+        check(counted_by_streamq(folder, hops), counted_by_flink(folder, hops))
         for name, way in ways.items():
-            ours = [way(spark, folder, hops) for _ in range(repeat)]
+            ours = [way(folder, hops) for _ in range(repeat)]
             theirs = flink(folder, hops, repeat)
             yield Cell("Flink", f"{name}, CSV, steady", hops, rows, ours[-1:], theirs[-1:])
         for name in ways:
@@ -318,7 +316,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.job:
         way, folder, hops = options.job
-        {"batch": batch, "stream": stream}[way](session(), Path(folder), int(hops))
+        session()
+        {"batch": batch, "stream": stream}[way](Path(folder), int(hops))
         return
     print(f"{'':<8} {'':<28} {'n':>4} {'rows':>11} {'streamq s':>9} {'other s':>9} {'ratio':>7}")
     cells = []
