@@ -239,7 +239,9 @@ def test_nobody_answers_at_a_connect_address() -> None:
 def test_doctor_looks_at_all_and_raises_once(tmp_path: Path) -> None:
     environ = java(tmp_path, "11.0.2")
     report = doctor(master="local[1]", worker="/nowhere/python", environ=environ)
-    assert [f.subject for f in report.findings] == ["driver", "Java", "worker", "kafka", "delta", "postgres"]
+    assert [f.subject for f in report.findings] == [
+        "driver", "Java", "worker", "kafka", "delta", "iceberg", "postgres", "sql"
+    ]  # fmt: skip
     assert [p.subject for p in report.problems] == ["Java", "worker"]
     assert not report.ok
     with pytest.raises(SessionError) as raised:

@@ -23,6 +23,7 @@ EVERY: Mapping[str, int] = {
     "compiler/test_results.py": 3,
     "compiler/test_rewriter.py": 2,
     "compiler/test_shared_windows.py::test_windows_share_what_they_have_in_common": 2,
+    "connectors/test_memory.py": 5,
     "laws/test_changed_outputs.py": 3,
     "laws/test_connectors.py::test_rows_of_a_connector_are_the_rows": 5,
     "laws/test_cost.py": 6,

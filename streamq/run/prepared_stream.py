@@ -387,6 +387,8 @@ def fitted(options: RunOptions) -> PreparedStream:
     for columns, sink in prepared.outputs:
         sink.create(columns, options.verb)
     if prepared.begun is not None:
+        assert options.checkpoint is not None
+        Checkpoint(prepared.spark, options.checkpoint).check_not_ended(options.verb)
         fit = fit_to_state(prepared.begun, prepared.identity)
         fit.check(options.verb)
         _check_publications(prepared, prepared.begun, fit.new_results)

@@ -144,8 +144,9 @@ class RunOptions:
         return cls(**{**own, "verb": verb, "results": requests})
 
     def check(self) -> None:
-        """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""
+        """Raise PlanError for an illegal sink or trigger, and for arguments that cannot be combined."""
         sinks = self.sinks
+        trigger_of(self.trigger)
         self._check_names()
         self._check_folders()
         self._check_checkpoint()

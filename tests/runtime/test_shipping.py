@@ -296,7 +296,8 @@ def test_the_garbage_collector_passes_over_what_a_first_call_leaves(monkeypatch:
         count()
         frozen.append(gc.get_freeze_count())
     gc.unfreeze()
-    assert frozen[0] < frozen[1] == frozen[2]
+    # what is frozen may end
+    assert frozen[0] < frozen[1] >= frozen[2]
 
 
 def test_a_worker_forgets_the_function_called_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_a_run_goes_on_with_another_query_sink_and_number_of_results(
     s = stays(spark, tmp_path)
     results = [sq.result(query(s), sink=str(tmp_path / sink)) for query, sink in ((totals, "out3"), (counted, "out4"))]
     with pytest.warns(
-        StreamqWarning, match="run: result 2 begins where the checkpoint stands: earlier rows are not in it"
+        StreamqWarning, match="run_all: result 2 begins where the checkpoint stands: earlier rows are not in it"
     ):
         sq.run_all(results, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now")
     with pytest.raises(

@@ -254,9 +254,8 @@ class Checkpoint:
         if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since
             return replace(self._claim_new(own, verb), is_ending=is_ending)
-        if is_ending and read_line(self.spark, self._ended) is not None:
-            hint = "Use a new checkpoint, and a new sink."
-            raise CheckpointError(verb, "the checkpoint's stream has ended", "finish was called on it", hint)
+        if is_ending:
+            self.check_not_ended(verb)
         fit = fit_to_state(stored, own)
         fit.check(verb)
         assert isinstance(stored, Identity)
@@ -264,6 +263,12 @@ class Checkpoint:
             # another query may have marked the checkpoint since, without a micro-batch of its own
             self._go_on(own, stored, verb)
         return Claim(is_new=False, has_begun=has_begun, is_ending=is_ending, new_results=fit.new_results)
+
+    def check_not_ended(self, verb: str) -> None:
+        """Raise CheckpointError if the input has ended and all rows are written."""
+        if read_line(self.spark, self._ended) is not None:
+            hint = "Use a new checkpoint, and a new sink."
+            raise CheckpointError(verb, "the checkpoint's stream has ended", "finish was called on it", hint)
 
     def _go_on(self, own: Identity, stored: Identity, verb: str) -> None:
         """Mark the checkpoint as that of a query that goes on from the state of another, or into other folders.
