@@ -328,6 +328,14 @@ def test_the_options_are_the_arguments_of_run(capsys: pytest.CaptureFixture[str]
     assert options == arguments - {"self", "results", "expected", "progress_log"} | {"help", "kafka"}
 
 
+def test_who_reads_may_have_seen_enough(checkpoint: Path) -> None:
+    command = [sys.executable, "-m", "streamq", "ps", str(checkpoint.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
 def test_looking_at_runs_starts_without_spark(checkpoint: Path) -> None:
     folder_of(checkpoint).write(RunRecord(name="counts", state=RunState.STOPPED, text="Rows come out."))
     code = "import sys; from streamq.run.commands import main; main(sys.argv[1:]); print('pyspark' in sys.modules)"

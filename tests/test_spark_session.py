@@ -35,7 +35,14 @@ from streamq.run.session.findings import (
     probe_interpreter,
     this_interpreter,
 )
-from streamq.run.session.spark_session import WORKER_SITE, cores, driver_memory, home_without_archive, session
+from streamq.run.session.spark_session import (
+    WORKER_SITE,
+    _check_kafka,
+    cores,
+    driver_memory,
+    home_without_archive,
+    session,
+)
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -234,6 +241,14 @@ def test_nobody_answers_at_a_connect_address() -> None:
     assert check_server("sc://127.0.0.1:9", seconds=1).wrong == "no Spark Connect server answers"
     with pytest.raises(SessionError, match="session: no Spark Connect server answers; sc://127.0.0.1:9 said"):
         doctor(master="sc://127.0.0.1:9", raise_on_problem=True)
+
+
+def test_a_session_whose_process_began_without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(KAFKA), "is_in", lambda need, spark: False)
+    with pytest.raises(
+        SessionError, match=r"the session has no connector for Kafka; .* Start Python anew, with kafka=True"
+    ):
+        _check_kafka(None)  # type: ignore[arg-type]
 
 
 def test_doctor_looks_at_all_and_raises_once(tmp_path: Path) -> None:

@@ -110,6 +110,8 @@ def test_arguments_of_a_run_are_checked_first() -> None:
             TOLLS.run(trigger=trigger)
     with pytest.raises(PlanError, match="run: not a sink; found 5"):
         TOLLS.run(sink=5)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="run_all: two results have one name; found 'a' twice"):
+        sq.run_all([sq.result(TOLLS, name=name) for name in ("a", "b", "a")])
 
 
 def test_instants_beyond_the_years_that_python_has(capsys: pytest.CaptureFixture[str]) -> None:

@@ -347,7 +347,7 @@ def test_what_is_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "sh" not in str(error.value).split("; ")[0] and "hu/sh" not in str(error.value)
         return str(error.value)
 
-    assert "run: no URL of a database. As sqlite:////" in refused("rows.db")
+    assert "run: no URL of a database; found no ://. As sqlite:////" in refused("rows.db")
     assert "run: a database in memory ends with its process. Name a file" in refused("sqlite://")
     assert "run: the driver of this database is not installed; No module named 'pymysql'" in refused(
         "mysql+pymysql://me:${SECRET}@127.0.0.1:1/a"

@@ -217,7 +217,7 @@ def _latest_key(plan: Node, verb: str) -> tuple[str, ...]:
     """Return the groups' columns by their names in the result; raise PlanError if there are none."""
     key: RowKey = fold(plan, _row_key)
     if not key.columns:
-        hint = "Name its columns: key='zone'."
+        hint = "Name its columns beside output, and not in the sink: output='latest', key='zone'."
         raise PlanError(verb, "output='latest' needs a key", key.wrong or "the result has no groups", hint)
     return key.columns
 

@@ -91,7 +91,8 @@ class OutsideTable(Connector):
         spark = SparkSession.getActiveSession()
         if spark is None:
             wrong = f"the columns of {self.place} are not known"
-            raise SourceError("table", wrong, "no session is active", "Start one first: sq.session().")
+            hint = "Start one first: sq.session()."
+            raise SourceError("table", wrong, "no session is active", f"{hint}{self._of_catalog}")
         return tuple(Field(f.name, f.dataType) for f in self.frame(spark).schema)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +105,15 @@ class OutsideTable(Connector):
         if self.format == ICEBERG:
             return self.iceberg is not None and not self.changes
         return self.format == DELTA and find_spec("deltalake") is not None
+
+    @property
+    def _of_catalog(self) -> str:
+        """How pyiceberg would read a table without Spark, for the hint of an error; "" if it could not."""
+        if self.format != ICEBERG or self.changes or self.iceberg is not None:
+            return ""
+        catalog = self.place.partition(".")[0] if self.place.count(".") > 1 else "default"
+        variable = f"PYICEBERG_CATALOG__{catalog.upper()}__URI"
+        return f" Or tell pyiceberg where the catalog {catalog!r} is, and it reads the table: {variable}=..."
 
     def in_memory(self, verb: str) -> pa.Table:
         others = dict(self.options)
@@ -218,7 +228,7 @@ class OutsideTable(Connector):
         """Raise SessionError, which says which package has the format."""
         package = f", of {JARS[self.format]}" if self.format in JARS else ""
         fits = f" It is for PySpark 4.1; this is {pyspark.__version__}." if package else ""
-        hint = f"Start Spark with the format's package{package}, as spark.jars.packages.{fits}"
+        hint = f"Start Spark with the format's package{package}, as spark.jars.packages.{fits}{self._of_catalog}"
         raise SessionError("table", f"Spark has no format {self.format!r}", f"{self.place} is of it", hint) from error
 
 

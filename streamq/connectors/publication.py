@@ -254,8 +254,13 @@ def _greatest(promises: pa.Table) -> int:
     return int(pc.max(instants).as_py()) if promises.num_rows else MINUS_INFINITY
 
 
-def publication(name: str, store: str, verb: str, start: str = EARLIEST, at_once: int | None = AT_ONCE) -> Publication:
+def publication(
+    name: str | None, store: str, verb: str, start: str = EARLIEST, at_once: int | None = AT_ONCE
+) -> Publication:
     """Return the publication of a name in a store; raise PlanError, worded for ``verb``, for arguments that are none."""
+    if name is None:
+        hint = f'Readers know it by name: name="by_zone", store={store!r}.'
+        raise PlanError(verb, "a publication has a name", "found none", hint)
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name) or name.startswith("_"):
         hint = "It is that of a folder: letters, digits, and in it also _ - ."
         raise PlanError(verb, "not a name for a publication", f"found {name!r}", hint)

@@ -40,10 +40,16 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command, and return the code with which the program ends: 0, 1 if a query has failed, 2 for wrong arguments."""
     parsed = _parser().parse_args(arguments)
     try:
-        return int(parsed.command(parsed))
+        code = int(parsed.command(parsed))
+        sys.stdout.flush()
+        return code
     except StreamqError as error:
         print(error, file=sys.stderr)
         return WRONG if isinstance(error, REFUSED) else FAILED
+    except BrokenPipeError:
+        # who reads has seen enough, as head does; Python would write what is left when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
 
 
 def _parser() -> argparse.ArgumentParser:

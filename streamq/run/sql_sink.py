@@ -79,11 +79,13 @@ class SqlSink(TransactionalSink):
             engine = _engine(self.url)
             is_in_memory = engine.dialect.name == "sqlite" and engine.url.database in (None, "", ":memory:")
         except (exc.ArgumentError, ImportError) as error:
-            missing = isinstance(error, ImportError)
-            wrong = "the driver of this database is not installed" if missing else "no URL of a database"
-            raise PlanError(
-                verb, wrong, str(error).splitlines()[0] if missing else "", "As sqlite:////folder/sales.db."
-            ) from None
+            reason = str(error).splitlines()[0]
+            if isinstance(error, ImportError):
+                hint = "Install it, on the workers, too: pip install ..."
+                raise PlanError(verb, "the driver of this database is not installed", reason, hint) from None
+            # what follows may be a user and a password
+            begun = self.url.partition("://")[0] if "://" in self.url else "no ://"
+            raise PlanError(verb, "no URL of a database", f"found {begun}", "As sqlite:////folder/sales.db.") from None
         if is_in_memory:
             raise PlanError(
                 verb, "a database in memory ends with its process", "", "Name a file: sqlite:////folder/sales.db."

@@ -419,7 +419,7 @@ def changes(
     columns, or without them all of an instant, are a delete before a version; two versions that differ, or two deletes, are no
     events, neither of them. So an update that is one delete and one insert needs no order. The columns stay in the payload unless
     they are ``beside`` it. A change that is delivered again, equal in all columns but those in ``beside``, is a duplicate, as for
-    :func:`edges`: no ``id`` is needed.
+    :func:`edges`: no ``id`` is needed. One with another place in the order takes the place of the first, and is not counted.
 
     By default ``op`` and ``time`` are the columns of the feeds of Delta and Iceberg, ``sq.table("delta", path, changes=True)``,
     and of Debezium's topics, ``sq.kafka(servers, topic, schema="item string, price double", envelope="debezium")``, and the order

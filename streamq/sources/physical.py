@@ -309,9 +309,9 @@ def subscribe(name: str, *, store: str, start: str = EARLIEST, at_once: int | st
     gives the answer that both queries would have as one. In a batch and in-process (``show()``, ``to_arrow()``), it is what has
     been published so far. ``at_once`` is that of :func:`files`.
 
-    ``start``: "earliest", the whole history; "latest", the events that start from now on; "snapshot", those that live now, with
-    their whole lifetimes, and later ones. Now is the last CTI that is there when a checkpoint begins, or a batch is read:
-    "latest" leaves out events that start before it, "snapshot" those that end before it. A checkpoint goes on where it was.
+    ``start``: "earliest", the whole history; "latest", the events that start from now on; "snapshot", those that live or end
+    now, with their whole lifetimes, and later ones. Now is the last CTI that is there when a checkpoint begins, or a batch is
+    read: "latest" leaves out events that start before it, "snapshot" those that end before it. A checkpoint goes on where it was.
     Raises SourceError if nothing is published by the name: start its run first.
 
     ::

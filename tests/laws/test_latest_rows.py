@@ -165,7 +165,7 @@ def test_the_current_value_of_each_key() -> None:
 def test_a_key_is_the_groups_or_named() -> None:
     s, _ = sources(random.Random(1))
     for query, key, wrong in (
-        (s, (), "output='latest' needs a key; found intervals. Name its columns: key='zone'"),
+        (s, (), "output='latest' needs a key; found intervals. Name its columns beside output"),
         (s.tumbling_window(5).select(n=sq.count()), (), "output='latest' needs a key; the result has no groups"),
         (s, "x", "no column 'x'; there are: k, v, w"),
         (s, 5, "key is a column name or a list of them; found 5"),

@@ -166,7 +166,7 @@ def test_one_run_publishes_several(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(expected.where("start >= 20"))
     with pytest.raises(PlanError, match="result: a result with a store is a changelog with CTIs there"):
         sq.result(per_zone, name="x", store=queries, output="upsert")
-    with pytest.raises(PlanError, match="result: not a name for a publication; found None"):
+    with pytest.raises(PlanError, match="result: a publication has a name; found none"):
         sq.result(per_zone, store=queries)
 
 

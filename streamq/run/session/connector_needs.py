@@ -52,7 +52,7 @@ class ConnectorNeed:
         if self.artifact and spark is None:
             texts = [f"sq.session({self.name}=True) brings {self.coordinates}"]
         elif self.artifact and spark is not None:
-            missing = f"the session has it not: sq.session({self.name}=True), before another one is active"
+            missing = f"the session has it not: sq.session({self.name}=True), in a new process, before another one"
             texts = [f"{self.coordinates} fits, and {'the session has it' if self.is_in(spark) else missing}"]
         installed = this_interpreter(self.packages.values())
         for purpose, need in self.packages.items():

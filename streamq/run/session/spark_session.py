@@ -149,9 +149,8 @@ def session(
     active = active_session()
     if active is not None:
         adopted = _adopted(active, master, wanted)
-        if kafka and not KAFKA.is_in(adopted):
-            stop = "Stop it first: SparkSession.active().stop()"
-            raise SessionError("session", "the active session has no connector for Kafka", "", stop)
+        if kafka:
+            _check_kafka(adopted)
         return adopted
 
     master = master or default_master(os.environ)
@@ -186,7 +185,17 @@ def session(
     if local:
         # its workers run the interpreter that has just been checked
         mark_checked(spark)
+    if kafka:
+        _check_kafka(spark)
     return spark
+
+
+def _check_kafka(spark: SparkSession) -> None:
+    """Raise SessionError if a session has no connector for Kafka."""
+    if not KAFKA.is_in(spark):
+        reason = "a process has the packages with which it has started Spark for the first time"
+        hint = "Start Python anew, with kafka=True in the first session."
+        raise SessionError("session", "the session has no connector for Kafka", reason, hint)
 
 
 def cores(master: str) -> int:
