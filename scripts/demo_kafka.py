@@ -55,7 +55,7 @@ def late_lines(late: list[dict[str, Any]]) -> Iterator[str]:
     for reason in sorted({row["reason"] for row in late}):
         payloads = [row["payload"] for row in late if row["reason"] == reason]
         shown = {name: value for name, value in json.loads(min(payloads)).items() if value is not None}
-        if shown.pop("_wrong", None):
+        if "_malformed" in shown:
             shown["_malformed"] = base64.b64decode(shown["_malformed"]).decode()
         yield f"{len(payloads):4}  {reason}, as {shown}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,24 +25,24 @@ SIZE = 600_000
 EVENTS = 4_000
 
 
+def ours() -> list[psutil.Process]:
+    """This process and those that it has started, but for servers that another user runs."""
+    me = psutil.Process()
+    return [one for one in (me, *me.children(recursive=True)) if one.uids() == me.uids()]
+
+
 @contextmanager
 def at_most(size: int) -> Iterator[None]:
     """Let no file of this process, of Spark's and of the workers' have more bytes: what is more is refused, as by a full disk."""
-    changed = []
+    before = {one.pid: resource.prlimit(one.pid, resource.RLIMIT_FSIZE) for one in ours()}
     try:
-        for one in (psutil.Process(), *psutil.Process().children(recursive=True)):
-            try:
-                changed.append((one.pid, resource.prlimit(one.pid, resource.RLIMIT_FSIZE)))
-                resource.prlimit(one.pid, resource.RLIMIT_FSIZE, (size, changed[-1][1][1]))
-            except ProcessLookupError:
-                changed.pop()
+        for pid, (_, most) in before.items():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
         yield
     finally:
         # processes that have started meanwhile have the limit of their parents
-        before = dict(changed)
-        most = max(limits for _, limits in changed)
-        for one in (psutil.Process(), *psutil.Process().children(recursive=True)):
-            resource.prlimit(one.pid, resource.RLIMIT_FSIZE, before.get(one.pid, most))
+        for one in ours():
+            resource.prlimit(one.pid, resource.RLIMIT_FSIZE, before.get(one.pid, before[os.getpid()]))
 
 
 def query(folder: Path) -> sq.Stream:

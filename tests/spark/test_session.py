@@ -66,7 +66,9 @@ def test_a_second_call_returns_the_active_session(spark: SparkSession) -> None:
     assert session("other name") is spark
     assert session(master="local[2]", config={"spark.driver.memory": "3g"}) is spark
     assert master_of(spark) == "local[2]"
-    assert [f.subject for f in doctor().findings] == ["driver", "Java", "worker", "kafka", "delta", "postgres"]
+    assert [f.subject for f in doctor().findings] == [
+        "driver", "Java", "worker", "kafka", "delta", "iceberg", "postgres", "sql"
+    ]  # fmt: skip
     (kafka,) = (f for f in doctor().findings if f.subject == "kafka")
     assert " fits, and the session has it; confluent-kafka " in kafka.observed
     assert not replace(KAFKA, name="no_such_format").is_in(spark)
