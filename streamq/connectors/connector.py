@@ -66,7 +66,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where a stream begins, which a checkpoint keeps, for it is not in Spark's offsets.
+    """A place at which a stream begins; a checkpoint keeps it, because Spark's offsets do not say it.
 
     ``now`` returns it as a line; ``rows_from`` returns the connector from such a line on, and raises SourceError if what it names
     is no longer there.
@@ -103,7 +103,7 @@ class Connector(ABC):
 
     @property
     def start_position(self) -> StartPosition | None:
-        """Where a stream begins, if a checkpoint has to keep that."""
+        """The place at which a stream begins, if a checkpoint has to keep it; else None."""
         return None
 
     @property

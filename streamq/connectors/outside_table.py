@@ -108,7 +108,7 @@ class OutsideTable(Connector):
 
     @property
     def _of_catalog(self) -> str:
-        """How pyiceberg would read a table without Spark, for the hint of an error; "" if it could not."""
+        """The words of a hint on what pyiceberg needs to read the table without Spark; "" if it has that, or could not."""
         if self.format != ICEBERG or self.changes or self.iceberg is not None:
             return ""
         catalog = self.place.partition(".")[0] if self.place.count(".") > 1 else "default"

@@ -16,7 +16,14 @@ from streamq.connectors.connector import option_values
 from streamq.connectors.written_tables import MergedTable
 from streamq.errors import PlanError, SourceError
 from streamq.run.storage.raw_files import local_path
-from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client, check_table, table_columns
+from streamq.run.transactional_sink import (
+    Transaction,
+    TransactionalSink,
+    check_client,
+    check_parts,
+    check_table,
+    table_columns,
+)
 from streamq.runtime.arrow.arrow_types import arrow_type
 
 
@@ -32,9 +39,7 @@ class DeltaSink(TransactionalSink):
         from deltalake import DeltaTable, Schema
 
         types, parts = table_columns(columns, self.table.key, verb), list(self.table.partition_by)
-        if missing := [name for name in parts if name not in types]:
-            wrong = f"partition_by names no column of the rows: {', '.join(missing)}"
-            raise PlanError(verb, wrong, f"there are {', '.join(types)}")
+        check_parts(parts, types, verb)
         path, settings = self.table.place, dict(self.settings)
         with self._errors_of_place(verb):
             if not DeltaTable.is_deltatable(path, settings):

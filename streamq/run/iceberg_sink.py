@@ -19,7 +19,14 @@ from streamq.connectors.connector import option_values
 from streamq.connectors.iceberg_catalog import IcebergPlace, iceberg_place
 from streamq.connectors.written_tables import MergedTable
 from streamq.errors import PlanError, SourceError, StreamqError
-from streamq.run.transactional_sink import Transaction, TransactionalSink, check_client, check_table, table_columns
+from streamq.run.transactional_sink import (
+    Transaction,
+    TransactionalSink,
+    check_client,
+    check_parts,
+    check_table,
+    table_columns,
+)
 from streamq.runtime.arrow.arrow_types import arrow_type
 
 NAMED = 200
@@ -42,9 +49,7 @@ class IcebergSink(TransactionalSink):
         from pyiceberg.transforms import IdentityTransform
 
         types, parts = table_columns(columns, self.table.key, verb), list(self.table.partition_by)
-        if missing := [name for name in parts if name not in types]:
-            wrong = f"partition_by names no column of the rows: {', '.join(missing)}"
-            raise PlanError(verb, wrong, f"there are {', '.join(types)}")
+        check_parts(parts, types, verb)
         stored = {name: _stored_type(name, kind, verb) for name, kind in types.items()}
         identifier = self.place.identifier
         with self._errors_of_catalog(verb):
@@ -159,8 +164,8 @@ class IcebergTransaction(Transaction):
                 where = _rows_with_keys(changes, self.key, divided)
                 old = self.table.scan(row_filter=where).to_arrow().cast(arrow)
                 if old.num_rows:
-                    kept = old.filter(pa.array(~_is_in(old, changes, self.key)))
-                    transaction.overwrite(pa.concat_tables([kept, new]), where)
+                    others = old.filter(pa.array(~_is_in(old, changes, self.key)))
+                    transaction.overwrite(pa.concat_tables([others, new]), where)
                     return
             transaction.append(new)
 

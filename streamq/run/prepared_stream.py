@@ -397,9 +397,9 @@ def fitted(options: RunOptions) -> PreparedStream:
 
 def _check_publications(prepared: PreparedStream, before: Identity, new_results: Collection[int]) -> None:
     """Raise CheckpointError for what would be published from now on if it may take back rows that come before that."""
-    is_strong, known = prepared.program.options.level.block is None, dict(before.folders)
+    is_strong, written = prepared.program.options.level.block is None, dict(before.folders)
     for number, (request, sink) in enumerate(zip(prepared.options.results, prepared.options.sinks, strict=True)):
-        begins = number in new_results or any(folder_name(folder) not in known for folder in sink.folders)
+        begins = number in new_results or any(folder_name(folder) not in written for folder in sink.folders)
         traits, operators = request.query.plan.traits, prepared.identity.results[number].operators
         takes_back = not is_strong or traits.retracts or traits.moves_ends
         shared = [o.title for o in before.operators if o.name in operators]

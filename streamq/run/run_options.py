@@ -241,8 +241,8 @@ class RunOptions:
 
     def _check_names(self) -> None:
         """Raise PlanError if two results have one name, and if those of one folder do not all have one."""
-        given = [one.division for one in self.results if one.division is not None]
-        if twice := next((name for place, name in enumerate(given) if name in given[:place]), None):
+        own_names = [one.division for one in self.results if one.division is not None]
+        if twice := next((name for place, name in enumerate(own_names) if name in own_names[:place]), None):
             hint = "Write sq.result(query, name='...'), each with another name."
             raise PlanError(self.verb, "two results have one name", f"found {twice!r} twice", hint)
         if self.folder is None:

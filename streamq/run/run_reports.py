@@ -40,7 +40,7 @@ from streamq.screens import screen_for_lines
 
 
 class RunReports(ABC):
-    """What a run says of itself; nothing here changes its output."""
+    """The reports of a run, which change nothing of its output."""
 
     name: str | None
     checkpoint: str

@@ -25,7 +25,7 @@ from streamq.time import TIMESTAMP
 
 
 class RunResults(ABC):
-    """What a run computes, which may change while it goes on."""
+    """The results of a run, which may become more or fewer while it goes on."""
 
     _launch: Launch
     _over: str

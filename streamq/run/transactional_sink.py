@@ -109,6 +109,13 @@ def table_columns(columns: ResultColumns, declared: Collection[str], verb: str) 
     return {column.name: column.dataType for column in columns.schema if not (columns.key and column.name == "op")}
 
 
+def check_parts(parts: Collection[str], columns: Collection[str], verb: str) -> None:
+    """Raise PlanError if a table is to be divided by a column that the rows do not have."""
+    if missing := [name for name in parts if name not in columns]:
+        wrong = f"partition_by names no column of the rows: {', '.join(missing)}"
+        raise PlanError(verb, wrong, f"there are {', '.join(columns)}")
+
+
 def check_table(
     table: str, columns: Mapping[str, str], held: Mapping[str, str], misfits: Collection[str], verb: str
 ) -> None:
